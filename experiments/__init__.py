@@ -1,0 +1,1 @@
+"""Experiments of the package: each module is a command whose output is kept under ``results/``."""

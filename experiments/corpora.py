@@ -1,0 +1,90 @@
+"""The sentence pairs and word lists that the bundled tables are learned from, with their licences.
+
+They lie in a folder that the user names (see README, "Experiments"). Only data under open licences is read here, never
+XQuAD, which the tables are tested on, and never the MUSE test dictionaries.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+Pair = tuple[str, str]
+
+#: Languages of the bundled tables, each in both directions with English.
+LANGUAGES = ("ar", "de", "es", "fr", "it", "so", "sw", "tr")
+
+
+class Corpus(NamedTuple):
+    """A source of (foreign, English) pairs."""
+
+    name: str
+    licence: str
+    read: Callable[[Path, str], Iterator[Pair]]
+    kind: str = "sentences"
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    if path.exists():
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                yield line.rstrip("\n").split("\t")
+
+
+def _columns(pattern: str, foreign: int, english: int) -> Callable[[Path, str], Iterator[Pair]]:
+    def read(root: Path, lang: str) -> Iterator[Pair]:
+        for path in sorted(root.glob(pattern.format(lang=lang))):
+            for row in _rows(path):
+                if row[foreign] != row[english]:
+                    yield row[foreign], row[english]
+
+    return read
+
+
+def _parallel_lines(folder: str, parts: tuple[str, ...]) -> Callable[[Path, str], Iterator[Pair]]:
+    def read(root: Path, lang: str) -> Iterator[Pair]:
+        for part in parts:
+            foreign, english = (root / folder / part.format(lang=code) for code in (lang, "en"))
+            if foreign.exists():
+                for a, b in zip(_rows(foreign), _rows(english), strict=True):
+                    yield a[0], b[0]
+
+    return read
+
+
+def _bible(root: Path, lang: str) -> Iterator[Pair]:
+    verses = dict(_rows(root / "parallel/bible/en.tsv.gz"))  # type: ignore[arg-type]
+    for row in _rows(root / f"parallel/bible/{lang}.tsv.gz"):
+        if row[0] in verses:
+            yield row[1], verses[row[0]]
+
+
+def _stsb(root: Path, lang: str) -> Iterator[Pair]:
+    for part in ("train", "dev", "test"):
+        path = root / f"stsb-multi/{part}.tsv.gz"
+        if path.exists():
+            with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+                for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+                    if f"{lang}_1" in row:
+                        yield row[f"{lang}_1"], row["en_1"]
+                        yield row[f"{lang}_2"], row["en_2"]
+
+
+CORPORA = (
+    Corpus("Tatoeba", "CC BY 2.0 FR", _columns("parallel/tatoeba/{lang}-en.tsv.gz", 0, 1)),
+    Corpus("Europarl", "no known copyright restrictions", _columns("parallel/europarl/{lang}-en.part*.tsv.gz", 1, 2)),
+    Corpus("Global Voices", "CC BY 3.0", _columns("parallel/globalvoices/{lang}-en.tsv.gz", 0, 1)),
+    Corpus("HornMT", "CC BY 4.0", _columns("parallel/hornmt/{lang}-en.tsv.gz", 0, 1)),
+    Corpus("TICO-19", "CC0", _columns("parallel/tico19/{lang}-en.tsv.gz", 1, 2)),
+    Corpus("FLORES-200", "CC BY-SA 4.0", _parallel_lines(
+        "parallel/flores200", ("dev.{lang}.txt.gz", "devtest.{lang}.txt.gz"))),
+    Corpus("NTREX-128", "CC BY-SA 4.0", _parallel_lines("parallel/ntrex128", ("{lang}.txt.gz",))),
+    Corpus("Bible (NHEB, GerElb1871, FreJND, SpaRV)", "public domain", _bible),
+    Corpus("STSb Multi MT (open genres)", "CC BY-SA 4.0 and 3.0", _stsb),
+    Corpus("CLDR", "Unicode License v3", _columns("lexicons/cldr/en-{lang}.tsv.gz", 3, 2), "words"),
+    Corpus("TICO-19 terms", "CC0", _columns("lexicons/tico19-terms/en-{lang}.tsv.gz", 2, 1), "words"),
+    Corpus("panlexia", "CC BY-SA 4.0", _columns("lexicons/panlexia/en-{lang}.tsv.gz", 2, 1), "words"),
+)  # fmt: skip

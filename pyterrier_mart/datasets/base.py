@@ -1,0 +1,206 @@
+"""What the bundled test collections share: reading the data files, and documents that are looked up by number."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, ClassVar
+
+import pandas as pd
+import pyterrier as pt
+
+from pyterrier_mart.text import language_code
+
+HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
+
+
+def read_data(path: str) -> str:
+    """Returns the text of a gzipped file that is bundled with the package.
+
+    Args:
+        path: Path below the ``data`` folder, with forward slashes.
+    """
+    return gzip.decompress((resources.files(__package__) / "data" / path).read_bytes()).decode("utf-8")
+
+
+def choose_language(code: str, languages: Sequence[str]) -> str:
+    """Returns the ISO 639-1 code of one of ``languages``.
+
+    Args:
+        code: ISO 639-1 code, or an alias of it such as the ISO 639-3 code.
+        languages: The ISO 639-1 codes to choose from.
+
+    Raises:
+        ValueError: If ``code`` is none of them.
+    """
+    try:
+        language = language_code(code)
+    except ValueError:
+        language = code
+    if language not in languages:
+        raise ValueError(f"The language {code!r} is not available; there are {', '.join(languages)}.")
+    return language
+
+
+class MartDataset(pt.datasets.Dataset):
+    """A test collection whose documents and topics come with the package.
+
+    Objects are cheap: files are read when a corpus, topics or judgments are first asked for. Two objects with the same
+    name are equal.
+
+    Attributes:
+        name: Name of the dataset within the ``mart:`` provider.
+        languages: ISO 639-1 codes of the topics and of the documents.
+        document_fields: What is known of each document besides its number.
+        licence: Licence of the data.
+        citation: BibTeX of the papers to cite.
+    """
+
+    licence: ClassVar[str]
+    citation: ClassVar[str]
+    _url: ClassVar[str]
+
+    def __init__(self, name: str, languages: tuple[str, str], document_fields: tuple[str, ...]):
+        self.name = name
+        self.languages = languages
+        self.document_fields = document_fields
+
+    def documents(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns the fields of every document by document number, in corpus order."""
+        raise NotImplementedError
+
+    def get_corpus_iter(self, *, verbose: bool = True) -> pt.utils.GeneratorLen:
+        """Returns the documents as dicts with ``docno`` and :attr:`document_fields`.
+
+        Args:
+            verbose: Whether to show a progress bar.
+        """
+        documents = self.documents()
+
+        def rows() -> Iterator[dict[str, str]]:
+            items = documents.items()
+            for docno, fields in pt.tqdm(items, desc=f"{self.name} documents", unit="d") if verbose else items:
+                yield {"docno": docno, **fields}
+
+        return pt.utils.GeneratorLen(rows(), len(documents))
+
+    def get_topics_lang(self) -> str:
+        """Returns the ISO 639-1 code of the topics."""
+        return self.languages[0]
+
+    def get_corpus_lang(self) -> str:
+        """Returns the ISO 639-1 code of the documents."""
+        return self.languages[1]
+
+    def info_url(self) -> str:
+        """Returns where the data is described."""
+        return self._url
+
+    def text_loader(self, fields: Sequence[str] | str = "*", *, verbose: bool = False) -> TextLoader:
+        """Returns a transformer that adds the documents' fields to rows with a ``docno``.
+
+        ``pt.text.get_text(dataset)`` calls this method.
+
+        Args:
+            fields: Names of the fields, one name, or ``'*'`` for all of them.
+            verbose: Whether to show a progress bar.
+        """
+        return TextLoader(self, fields, verbose=verbose)
+
+    def _describe_component(self, component: str) -> bool | list[str] | None:
+        return True if component in ("topics", "qrels", "corpus") else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # pt.get_dataset() puts a wrapper around get_topics into the object, which cannot be pickled.
+        return {key: value for key, value in self.__dict__.items() if key != "get_topics"}
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, MartDataset) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"MartDataset('mart:{self.name}')"
+
+
+class TextLoader(pt.Transformer):
+    """Adds fields of the documents of a ``mart:`` dataset, found by ``docno``.
+
+    Columns that already have the name of a loaded field are replaced. A document number that is not in the dataset is
+    an error, because a re-ranker would otherwise score an empty text.
+
+    Example::
+
+        data = pt.get_dataset('mart:xquad-r/de-en')
+        pipeline = bm25 % 100 >> data.text_loader('text') >> reranker
+    """
+
+    schematic = {"label": "Text Loader", "help_url": HELP_URL}
+
+    def __init__(self, dataset: MartDataset, fields: Sequence[str] | str = "*", *, verbose: bool = False):
+        """Creates the loader.
+
+        Args:
+            dataset: Where the documents come from.
+            fields: Names of the fields, one name, or ``'*'`` for all of them.
+            verbose: Whether to show a progress bar.
+
+        Raises:
+            ValueError: If the dataset has no such field, or none is asked for.
+        """
+        available = dataset.document_fields
+        if isinstance(fields, str):
+            fields = available if fields == "*" else [fields]
+        unknown = [field for field in fields if field not in available]
+        if unknown or not fields:
+            raise ValueError(f"{dataset!r} has no fields {unknown}; its fields are {list(available)}.")
+        self.dataset = dataset
+        self.fields = tuple(dict.fromkeys(fields))
+        self.verbose = verbose
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Adds the fields to each row.
+
+        Args:
+            inp: Rows with ``docno``.
+
+        Returns:
+            A new frame with the same rows and the fields as last columns.
+
+        Raises:
+            ValueError: If a document number is not in the dataset.
+        """
+        pt.validate.columns(inp, includes=["docno"], context=self)
+        docnos = inp["docno"].tolist()
+        documents = self.dataset.documents() if docnos else {}
+        if self.verbose and docnos:
+            docnos = pt.tqdm(docnos, desc="Text Loader", unit="d")
+        found = []
+        for docno in docnos:
+            if docno not in documents:
+                raise ValueError(f"{self.dataset!r} has no document {docno!r}.")
+            found.append(documents[docno])
+        columns = {
+            # An explicit dtype gives an empty frame the same columns as any other.
+            field: pd.Series([document[field] for document in found], index=inp.index, dtype="str")
+            for field in self.fields
+        }
+        return inp.drop(columns=list(self.fields), errors="ignore").assign(**columns)
+
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
+        """Cuts the ranking before, rather than after, texts are loaded."""
+        return pt.RankCutoff(k) >> self
+
+    def _key(self) -> tuple[object, ...]:
+        return type(self), self.dataset, self.fields
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, TextLoader) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"TextLoader({self.dataset!r}, {list(self.fields)!r})"

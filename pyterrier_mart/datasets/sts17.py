@@ -1,0 +1,156 @@
+"""STS17: the evaluation sets of SemEval-2017 Task 1, sentence pairs with graded similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pandas as pd
+
+from pyterrier_mart.datasets.base import MartDataset, choose_language, read_data
+
+
+class _Track(NamedTuple):
+    file: str
+    languages: tuple[str, str]
+    swapped: bool = False
+    """Whether the file has the second language first, as most published files with English do."""
+
+
+TRACKS: Mapping[str, _Track] = MappingProxyType(
+    {
+        "ar-ar": _Track("track1.ar-ar", ("ar", "ar")),
+        "ar-en": _Track("track2.ar-en", ("ar", "en"), swapped=True),
+        "es-es": _Track("track3.es-es", ("es", "es")),
+        "es-en": _Track("track4a.es-en", ("es", "en")),
+        "en-en": _Track("track5.en-en", ("en", "en")),
+        "tr-en": _Track("track6.tr-en", ("tr", "en"), swapped=True),
+        "es-en-wmt": _Track("track4b.es-en", ("es", "en"), swapped=True),
+    }
+)
+LANGUAGES = tuple(sorted({language for track in TRACKS.values() for language in track.languages}))
+
+
+@cache
+def _pairs(track: str) -> tuple[tuple[str, str, str, float], ...]:
+    file, _, swapped = TRACKS[track]
+    pairs = []
+    for i, line in enumerate(read_data(f"sts17/{file}.tsv.gz").rstrip("\n").split("\n")):
+        first, second, score = line.split("\t")
+        if swapped:
+            first, second = second, first
+        pairs.append((f"{track}-{i:03d}", first, second, float(score)))
+    return tuple(pairs)
+
+
+class STS17(MartDataset):
+    """Sentence pairs of one track of STS17, with gold similarity from 0 (unrelated) to 5 (equivalent).
+
+    :meth:`pairs` is the benchmark as published; systems are compared by Pearson's correlation with the gold scores. The
+    other methods show it as a re-ranking collection: the first sentence of a pair is a topic, the second one its only
+    candidate, and both carry the pair's id. Labels are the gold scores, not binary judgments.
+
+    ``es-en`` is track 4a. ``es-en-wmt`` is track 4b, machine translations with gold scores from 2 to 5, which is
+    reported by itself.
+
+    Example::
+
+        data = pt.get_dataset('mart:sts17/tr-en')
+        scores = scorer(data.get_results()).merge(data.get_qrels(), on=['qid', 'docno'])
+        scores['score'].corr(scores['label'])
+
+    .. cite:: sts17
+        :citation: Cer et al. SemEval-2017 Task 1: Semantic Textual Similarity Multilingual and Crosslingual Focused
+            Evaluation. SemEval 2017.
+        :link: https://aclanthology.org/S17-2001/
+    """
+
+    licence = "CC BY-SA 4.0"
+    citation = """\
+@inproceedings{cer-etal-2017-semeval,
+  title     = {{SemEval}-2017 Task 1: Semantic Textual Similarity Multilingual and Crosslingual Focused Evaluation},
+  author    = {Cer, Daniel and Diab, Mona and Agirre, Eneko and Lopez-Gazpio, I{\\~n}igo and Specia, Lucia},
+  booktitle = {Proceedings of the 11th International Workshop on Semantic Evaluation (SemEval-2017)},
+  pages     = {1--14},
+  year      = {2017},
+  doi       = {10.18653/v1/S17-2001},
+}
+"""
+    naming = f"STS17 datasets are called sts17/{{pair}}, with a pair out of {', '.join(TRACKS)}."
+    _url = "https://aclanthology.org/S17-2001/"
+
+    def __init__(self, track: str):
+        """Creates the dataset.
+
+        Args:
+            track: Language pair, one of :data:`TRACKS`; other codes of the same languages are understood.
+
+        Raises:
+            ValueError: If there is no such track.
+        """
+        canonical = "-".join(self._canonical(part) for part in track.split("-"))
+        if canonical not in TRACKS:
+            raise ValueError(f"STS17 has no pair {track!r}; its pairs are {', '.join(TRACKS)}.")
+        super().__init__(f"sts17/{canonical}", TRACKS[canonical].languages, ("text",))
+        self.track = canonical
+
+    @staticmethod
+    def _canonical(part: str) -> str:
+        try:
+            return choose_language(part, LANGUAGES)
+        except ValueError:
+            return part
+
+    @classmethod
+    def from_name(cls, name: str) -> STS17:
+        """Returns the dataset that a name stands for.
+
+        Raises:
+            ValueError: If there is no such dataset.
+        """
+        return cls(name.removeprefix("sts17/"))
+
+    @staticmethod
+    def list_names() -> Iterator[str]:
+        """Gives the names of all datasets."""
+        return (f"sts17/{track}" for track in TRACKS)
+
+    def pairs(self) -> pd.DataFrame:
+        """Returns the pairs, as ``pair_id``, ``sentence1``, ``sentence2`` and ``score``.
+
+        ``sentence1`` is in the first of :attr:`languages`, whatever the order of the published file.
+        """
+        return pd.DataFrame(_pairs(self.track), columns=["pair_id", "sentence1", "sentence2", "score"])
+
+    def documents(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns the second sentence of every pair by document number."""
+        return {pair: {"text": second} for pair, _, second, _ in _pairs(self.track)}
+
+    def get_topics(self, variant: str | None = None) -> pd.DataFrame:
+        """Returns the first sentences, as ``qid`` and ``query``."""
+        self._check(variant)
+        return self._columns(qid="pair_id", query="sentence1")
+
+    def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
+        """Returns the gold scores, as ``qid``, ``docno`` and ``label``, a float."""
+        self._check(variant)
+        return self._columns(qid="pair_id", docno="pair_id", label="score")
+
+    def get_results(self, variant: str | None = None) -> pd.DataFrame:
+        """Returns the pairs as candidates for a re-ranker: ``qid, query, docno, text, score, rank``, not scored yet."""
+        self._check(variant)
+        candidates = self._columns(qid="pair_id", query="sentence1", docno="pair_id", text="sentence2")
+        return candidates.assign(score=0.0, rank=0)
+
+    def _columns(self, **columns: str) -> pd.DataFrame:
+        pairs = self.pairs()
+        return pd.DataFrame({name: pairs[source] for name, source in columns.items()})
+
+    def _check(self, variant: str | None) -> None:
+        if variant is not None:
+            raise ValueError(f"{self!r} has no variants, but {variant!r} was asked for.")
+
+    def _describe_component(self, component: str) -> bool | list[str] | None:
+        return True if component == "results" else super()._describe_component(component)

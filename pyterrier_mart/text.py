@@ -1,0 +1,456 @@
+"""Text becomes words here, and nowhere else.
+
+Tables, indexes, queries and the attention matrices of the re-ranker all ask an :class:`Analyzer` what a word is, so
+that one spelling of a word is one string everywhere. Two analyzers whose :attr:`Analyzer.spec` are equal spell every
+word alike.
+
+The heart is one translation map from character to replacement, applied in C by :meth:`str.translate` to text that was
+NFKC-normalised and case-folded: letters become their folded form, marks that are diacritics vanish, everything that
+is not part of a word becomes a space. What is left to do for each word is rare (English possessives) or the work of a
+segmenter (Chinese, Thai).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache, cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyterrier as pt
+
+__all__ = ["LANGUAGES", "Analyzer", "Word", "language_code"]
+
+#: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
+#: is refused instead of silently failing to match.
+RULES_VERSION = 1
+
+#: The supported languages: ISO 639-1 code and English name.
+LANGUAGES: dict[str, str] = {
+    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French",
+    "ha": "Hausa", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "it": "Italian",
+    "lt": "Lithuanian", "lv": "Latvian", "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese",
+    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "so": "Somali", "sv": "Swedish",
+    "sw": "Swahili", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "yo": "Yoruba",
+    "zh": "Chinese",
+}  # fmt: skip
+
+_ALIASES: dict[str, str] = {
+    "ara": "ar", "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cze": "cs", "dan": "da", "deu": "de",
+    "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es", "est": "et", "fas": "fa", "per": "fa",
+    "pes": "fa", "fin": "fi", "fra": "fr", "fre": "fr", "hau": "ha", "hin": "hi", "hrv": "hr", "hun": "hu",
+    "ind": "id", "ita": "it", "lit": "lt", "lav": "lv", "lvs": "lv", "nld": "nl", "dut": "nl", "nor": "no",
+    "nob": "no", "pol": "pl", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru", "slk": "sk", "slo": "sk",
+    "slv": "sl", "som": "so", "swe": "sv", "swa": "sw", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk",
+    "vie": "vi", "yor": "yo", "zho": "zh", "chi": "zh", "cmn": "zh",
+}  # fmt: skip
+
+
+def language_code(code: str) -> str:
+    """Returns the ISO 639-1 code of a supported language.
+
+    Args:
+        code: An ISO 639-1 or 639-3 code, in any case (``"de"``, ``"deu"``, ``"DE"``).
+
+    Raises:
+        ValueError: If the code is not a string or not one of :data:`LANGUAGES`.
+    """
+    if isinstance(code, str):
+        low = code.strip().lower()
+        low = _ALIASES.get(low, low)
+        if low in LANGUAGES:
+            return low
+    raise ValueError(f"unknown language code {code!r}; expected one of {', '.join(LANGUAGES)} (or its ISO 639-3 code)")
+
+
+class Word(NamedTuple):
+    """A word of a text: its normal form, and where in the text it stands (half-open offsets in code points)."""
+
+    text: str
+    start: int
+    end: int
+
+
+# How an apostrophe inside a word is read. Romance elision (l'eau, dell'arte) and Turkish case endings on names
+# (Ankara'da) separate words; in Somali (go'aan), Swahili (ng'ombe) and Hausa ('ya) it is a letter that writers also
+# leave out, so it is dropped without a break; in English it closes a possessive or an abbreviated word.
+_JOIN, _ENGLISH, _SPLIT = "join", "english", "split"
+_APOSTROPHE_RULES = {"en": _ENGLISH, "so": _JOIN, "sw": _JOIN, "ha": _JOIN, "yo": _JOIN, "uk": _JOIN}
+_APOSTROPHES = frozenset("'\u2018\u2019\u201b\u02bb\u02bc\u02b9\u02bd\u02be\u02bf\u2032\u055a\ua78c`\uff07")
+
+# Marks that carry the word's identity: without them six Vietnamese words fall into one.
+_KEEP_DIACRITICS = frozenset({"vi"})
+
+# Letters whose mark is drawn into the letter, so that Unicode does not decompose them, and Arabic letters that
+# writers use one for another at the same place of a word (alef with or without hamza, final yeh without dots).
+_FOLDED_LETTERS = {
+    "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ŋ": "ng", "þ": "th",
+    "ŧ": "t", "ɓ": "b", "ɗ": "d", "ƙ": "k", "ƴ": "y", "ɛ": "e", "ɔ": "o", "ə": "e", "ƒ": "f", "ĸ": "k",
+    "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك",
+}  # fmt: skip
+
+_ZERO_WIDTH_SPACE = 0x200B  # the one invisible character that does separate words
+_TATWEEL = 0x0640
+_MIDDLE_DOT = 0xB7  # joins in Catalan (col·lecció), separates elsewhere
+
+# Normalising takes time quadratic in the number of marks in succession, and no writing system has many: those after
+# the first 64 are dropped. Every eighth character shows whether there may be so many.
+_MOST_MARKS = 64
+_MARKS_SAMPLED = re.compile(r"[^\w\s\x00-\x7f]{8}")
+_MARKS = re.compile(r"[^\w\s\x00-\x7f]{64,}")
+
+
+def _is_latin_greek_cyrillic_mark(code: int) -> bool:
+    return 0x0300 <= code <= 0x036F or 0x1AB0 <= code <= 0x1AFF or 0x1DC0 <= code <= 0x1DFF or 0xFE20 <= code <= 0xFE2F
+
+
+def _is_arabic_vowel_mark(code: int) -> bool:
+    return 0x064B <= code <= 0x065F or code == 0x0670 or 0x0610 <= code <= 0x061A or 0x06D6 <= code <= 0x06ED
+
+
+class _CharacterMap(dict[int, str]):
+    """Maps a character of case-folded NFKC text to what stands for it in words; entries are made when first met."""
+
+    def __init__(self, lang: str, fold: bool):
+        self._turkish = lang == "tr"
+        self._fold = fold
+        self._joining_dot = lang == "ca"
+        self._apostrophe = {_JOIN: "", _SPLIT: " ", _ENGLISH: "'"}[_APOSTROPHE_RULES.get(lang, _SPLIT)]
+
+    def __missing__(self, code: int) -> str:
+        self[code] = out = self._replacement(code)
+        return out
+
+    def _replacement(self, code: int) -> str:
+        char = chr(code)
+        if char in _APOSTROPHES:
+            return self._apostrophe
+        if code == _ZERO_WIDTH_SPACE:
+            return " "
+        if code == _MIDDLE_DOT and self._joining_dot:
+            return ""
+        category = unicodedata.category(char)
+        if code == _TATWEEL or category in ("Cf", "Me") or _is_variation_selector(code):
+            return ""
+        if category[0] == "M":
+            if _is_latin_greek_cyrillic_mark(code):
+                return "" if self._fold else char
+            return "" if _is_arabic_vowel_mark(code) else char
+        if category == "Nd":
+            return str(unicodedata.decimal(char))
+        if category[0] == "L":
+            return self._letter(char) if self._fold else char
+        return char if category[0] == "N" else " "
+
+    def _letter(self, char: str) -> str:
+        if char in _FOLDED_LETTERS:
+            return char if char == "ı" and self._turkish else _FOLDED_LETTERS[char]
+        bare = "".join(c for c in unicodedata.normalize("NFD", char) if not _is_latin_greek_cyrillic_mark(ord(c)))
+        # The base of a decomposed letter may itself have a drawn-in mark (ǿ is ø with an acute accent).
+        return unicodedata.normalize("NFC", "".join(_FOLDED_LETTERS.get(c, c) if c != char else c for c in bare))
+
+
+def _drop_marks(match: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for char in match.group():
+        marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0
+        if marks <= _MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)
+
+
+def _is_variation_selector(code: int) -> bool:
+    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
+
+
+@cache
+def _character_map(lang: str, fold: bool) -> _CharacterMap:
+    return _CharacterMap(lang, fold)
+
+
+def _chinese_segmenter() -> Callable[[str], list[str]]:
+    try:
+        import rjieba
+    except ImportError as err:
+        raise ImportError(
+            "Chinese text needs a word segmenter: pip install 'pyterrier-mart[zh]' (which installs rjieba)"
+        ) from err
+    return rjieba.cut
+
+
+def _thai_segmenter() -> Callable[[str], list[str]]:
+    try:
+        from pythainlp.tokenize import word_tokenize
+    except ImportError as err:
+        raise ImportError(
+            "Thai text needs a word segmenter: pip install 'pyterrier-mart[th]' (which installs pythainlp)"
+        ) from err
+    # "safe": the plain engine looks ahead without bound in long stretches that can be split in many ways
+    return lambda token: word_tokenize(token, engine="newmm-safe", keep_whitespace=False)
+
+
+_SEGMENTERS = {
+    "zh": (re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), _chinese_segmenter),
+    "th": (re.compile("[\u0e00-\u0e7f]"), _thai_segmenter),
+}
+
+_CHUNK = re.compile(r"\S+")
+_LONGEST_CACHED_CHUNK = 64
+
+
+class Analyzer(pt.Transformer):
+    """Normalises a text of one language and splits it into words; as a transformer, adds ``toks`` to documents.
+
+    The rules follow "Text Pre-processing" of the MART paper: compatibility forms and case are folded, diacritics of
+    Latin, Greek and Cyrillic letters and the vowel marks and tatweel of Arabic are removed (vowel signs of Devanagari
+    or Thai are letters and stay), what is neither letter nor digit separates words, nothing is stemmed. Vietnamese
+    keeps its diacritics. Unlike the paper, numbers are kept: they are the same word in every language.
+
+    Time is linear in the length of the text.
+
+    .. cite.dblp:: conf/cikm/HuangBSA21
+
+    Example::
+
+        >>> Analyzer("de").tokens("Die Straße zum Café")
+        ['die', 'strasse', 'zum', 'cafe']
+        >>> (Analyzer("en") >> index.toks_indexer("toks", scale=1.0)).index(dataset.get_corpus_iter())
+
+    Args:
+        lang: Language of the text: ISO 639-1 or 639-3 code, one of :data:`LANGUAGES`. Chinese and Thai need the
+            extras ``zh`` and ``th``.
+        stop: Whether stop words are left out: ``True`` for the language's list from the ``stopwordsiso`` package,
+            or the words to leave out.
+        fold: Whether diacritics are removed; ``None`` means yes, except in Vietnamese.
+        numbers: Whether words without a letter are kept.
+        text_field: The column of documents that :meth:`transform` reads.
+        verbose: Whether :meth:`transform` shows a progress bar.
+
+    Raises:
+        ValueError: If the language is unknown.
+    """
+
+    schematic = {"label": "Analyzer", "help_url": "https://pypi.org/project/pyterrier-mart/"}
+
+    def __init__(
+        self,
+        lang: str,
+        *,
+        stop: bool | Collection[str] = False,
+        fold: bool | None = None,
+        numbers: bool = True,
+        text_field: str = "text",
+        verbose: bool = False,
+    ):
+        self.lang = language_code(lang)
+        if isinstance(stop, str):
+            raise ValueError(f"stop must be True, False or a collection of words, not the one word {stop!r}")
+        self.stop = stop if isinstance(stop, bool) else frozenset(stop)
+        self.fold = self.lang not in _KEEP_DIACRITICS if fold is None else bool(fold)
+        self.numbers = bool(numbers)
+        self.text_field = text_field
+        self.verbose = verbose
+
+    # --- what it is -------------------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What decides how a word is spelled: language, folding, version of the rules (JSON values).
+
+        Stop words and numbers are not part of it. They decide which words are used, not how they are written, so a
+        table serves indexes with and without stop words.
+        """
+        return {"lang": self.lang, "fold": self.fold, "version": RULES_VERSION}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Analyzer:
+        """Returns the analyzer that a table's or index's metadata describe.
+
+        Raises:
+            ValueError: If the rules have changed since the metadata were written.
+        """
+        analyzer = cls(spec.get("lang", ""), fold=spec.get("fold"))
+        if analyzer.spec != spec:
+            raise ValueError(
+                f"made by the analyzer {spec}, but this version of pyterrier_mart offers {analyzer.spec}; rebuild it"
+            )
+        return analyzer
+
+    def _key(self) -> tuple[object, ...]:
+        return self.lang, self.stop, self.fold, self.numbers, self.text_field
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Analyzer) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        stop = f", stop={self.stop if isinstance(self.stop, bool) else set(self.stop)}" if self.stop else ""
+        fold = f", fold={self.fold}" if self.fold is (self.lang in _KEEP_DIACRITICS) else ""
+        return f"Analyzer({self.lang!r}{stop}{fold}{'' if self.numbers else ', numbers=False'})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("lang", "stop", "fold", "numbers", "text_field", "verbose")
+        return {name: self.__dict__[name] for name in own}  # not the caches: a segmenter does not pickle
+
+    # --- words ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stop_words(self) -> frozenset[str]:
+        """The stop words in normal form, whether or not this analyzer removes them."""
+        if isinstance(self.stop, frozenset):
+            words: Iterable[str] = self.stop
+        else:
+            import stopwordsiso
+
+            words = stopwordsiso.stopwords(self.lang)
+        # Entries that are several words here ("d'un", "thank you") are left out: their parts may be content words.
+        analysed = (self._words(word) for word in words)
+        return frozenset(parts[0] for parts in analysed if len(parts) == 1)
+
+    def normalize(self, text: str) -> str:
+        """Returns the text folded, with single characters for words' letters and spaces for what separates them."""
+        if not text.isascii():
+            if _MARKS_SAMPLED.search(text[::8]):
+                text = _MARKS.sub(_drop_marks, text)
+            # The acute accent's two forms before NFKC, which would make a space and a combining mark of them.
+            text = unicodedata.normalize("NFKC", text.replace("\u00b4", "'").replace("\u1ffd", "'"))
+        if self.lang == "tr":
+            text = text.replace("İ", "i").replace("I", "ı")
+        text = (text.lower() if text.isascii() else text.casefold()).translate(_character_map(self.lang, self.fold))
+        if text.isascii():
+            return text
+        # Characters that came together because something between them went may form one letter.
+        text = unicodedata.normalize("NFC", text)
+        return text.replace("\u0e4d\u0e32", "\u0e33") if self.lang == "th" else text  # NFKC splits SARA AM
+
+    def tokens(self, text: str) -> list[str]:
+        """Returns the words of a text in order, without stop words if this analyzer leaves them out."""
+        words = self._words(text)
+        if not self.numbers:
+            words = [word for word in words if any(map(str.isalpha, word))]
+        if self.stop:
+            stop = self.stop_words
+            words = [word for word in words if word not in stop]
+        return words
+
+    def counts(self, text: str) -> dict[str, int]:
+        """Returns the words of a text and how often each occurs, in order of first occurrence."""
+        return dict(Counter(self.tokens(text)))
+
+    def spans(self, text: str) -> list[Word]:
+        """Returns the same words as :meth:`tokens` with their places in the text as given.
+
+        This is what links words to a model's wordpieces. Each stretch between white space is analysed once and
+        remembered, so that running text costs little more than :meth:`tokens`.
+        """
+        out: list[Word] = []
+        stop = self.stop_words if self.stop else frozenset()
+        for match in _CHUNK.finditer(text):
+            base, chunk = match.start(), match.group()
+            words = self._cached_chunk(chunk) if len(chunk) <= _LONGEST_CACHED_CHUNK else self._align(chunk)
+            for word, start, end in words:
+                if word not in stop and (self.numbers or any(map(str.isalpha, word))):
+                    out.append(Word(word, base + start, base + end))
+        return out
+
+    def _words(self, text: str) -> list[str]:
+        text = self.normalize(text)
+        words = text.split()
+        if "'" in text or self.lang in _SEGMENTERS:
+            words = [word for token in words for word, _, _ in self._parts(token)]
+        # A mark that lost its letter is no word.
+        return words if text.isascii() else [word for word in words if _is_word(word)]
+
+    def _parts(self, token: str) -> Iterator[Word]:
+        """Yields the words of a normalised stretch without white space, with their offsets in it."""
+        if "'" in token:  # English only: possessives end, other apostrophes join (don't, o'clock)
+            kept = token[:-2] if token.endswith("'s") else token
+            word = unicodedata.normalize("NFC", kept.replace("'", ""))
+            if word:
+                start = len(kept) - len(kept.lstrip("'"))
+                yield Word(word, start, len(kept.rstrip("'")))
+            return
+        if self.lang in _SEGMENTERS and _SEGMENTERS[self.lang][0].search(token):
+            at = 0
+            for word in self._segment(token):
+                at = token.index(word, at)
+                yield Word(word, at, at + len(word))
+                at += len(word)
+            return
+        yield Word(token, 0, len(token))
+
+    @cached_property
+    def _segment(self) -> Callable[[str], list[str]]:
+        return _SEGMENTERS[self.lang][1]()
+
+    @cached_property
+    def _cached_chunk(self) -> Callable[[str], list[Word]]:
+        return lru_cache(maxsize=1 << 16)(self._align)
+
+    def _align(self, chunk: str) -> list[Word]:
+        """Finds the words of a stretch without white space and the characters that each came from."""
+        normal: list[str] = []
+        origins: list[tuple[int, int]] = []  # for each character of the normal form, the offsets it came from
+        for start, end in _clusters(chunk):
+            piece = self.normalize(chunk[start:end])
+            normal.append(piece)
+            origins.extend([(start, end)] * len(piece))
+        words = []
+        for match in _CHUNK.finditer("".join(normal)):
+            for word, start, end in self._parts(match.group()):
+                if _is_word(word):
+                    first, last = match.start() + start, match.start() + end - 1
+                    # Marks on both sides of what vanished came together only now.
+                    words.append(Word(unicodedata.normalize("NFC", word), origins[first][0], origins[last][1]))
+        return words
+
+    # --- PyTerrier --------------------------------------------------------------------------------------------
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Adds ``toks``, a dict from word to count, made from the column ``text_field``.
+
+        A missing text (None, NaN, not a string) has no words.
+        """
+        pt.validate.columns(inp, includes=[self.text_field], context=self)
+        texts = inp[self.text_field].tolist()
+        if self.verbose and texts:
+            texts = pt.tqdm(texts, desc=f"analyse {self.lang}", unit="doc")
+        toks = [self.counts(text) if isinstance(text, str) else {} for text in texts]
+        return inp.assign(toks=pd.Series(toks, index=inp.index, dtype=object))
+
+
+def _is_word(word: str) -> bool:
+    return word[0].isalnum() or any(map(str.isalnum, word))
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the offsets of stretches that normalise independently of their neighbours.
+
+    A letter and the marks, invisible characters and Hangul vowels or finals after it can interact; letters cannot.
+    The zero-width space is invisible, but separates.
+    """
+    start = 0
+    for i in range(1, len(text)):
+        char = text[i]
+        if char.isascii() or not _continues(char):
+            yield start, i
+            start = i
+    if text:
+        yield start, len(text)
+
+
+@lru_cache(maxsize=4096)
+def _continues(char: str) -> bool:
+    code = ord(char)
+    # U+0E33 and U+0EB3 decompose into a mark and a letter; half-width kana marks and Hangul jamo compose.
+    return (
+        (unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") and code != _ZERO_WIDTH_SPACE)
+        or 0x1160 <= code <= 0x11FF
+        or code in (0x0E32, 0x0E33, 0xFF9E, 0xFF9F)
+    )

@@ -1,0 +1,195 @@
+"""Translation tables in the files of other programs.
+
+:func:`read` and :func:`write` find the format by the file's name or take it by its name in :data:`FORMATS`;
+:func:`read_vectors` makes a table of two files of aligned word vectors.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation.builder import TableBuilder, TableFormatError, Weights
+from pyterrier_mart.translation.formats import columns, freedict, lexicons, muse, panlex, psq
+from pyterrier_mart.translation.formats.vectors import read_vectors
+
+if TYPE_CHECKING:
+    from pyterrier_mart.translation.table import TranslationTable
+
+__all__ = ["FORMATS", "Format", "read", "read_vectors", "write"]
+
+
+class Format(NamedTuple):
+    """A file format.
+
+    Attributes:
+        description: What it is, in a line.
+        pattern: Regular expression for the names of its files (without ``.gz``, in lower case); ``None`` if no name
+            tells it.
+        reader: Adds the entries of a file to a builder and returns what their weights mean; its keyword-only
+            arguments are the format's options.
+        writer: Writes a table; ``None`` if the format is only read.
+    """
+
+    description: str
+    pattern: str | None
+    reader: Callable[..., Weights]
+    writer: Callable[..., None] | None
+
+
+#: The formats by name.
+FORMATS: dict[str, Format] = {
+    "moses-target-source": Format(
+        "Moses lexical file (lex.f2e, lex.e2f): target source P(target | source)",
+        r"\.(e2f|f2e)$",
+        partial(columns.read_lexical, order=columns.MOSES_ORDER),
+        partial(columns.write_lexical, order=columns.MOSES_ORDER),
+    ),
+    "source-target": Format(
+        "GIZA++ table (*.actual.ti.final): source target P(target | source)",
+        r"\.actual\.ti\.final$",
+        partial(columns.read_lexical, order=columns.GIZA_ORDER),
+        partial(columns.write_lexical, order=columns.GIZA_ORDER),
+    ),
+    "tsv": Format("tab-separated columns", r"\.tsv$", columns.read_tsv, columns.write_tsv),
+    "csv": Format("comma-separated columns", r"\.csv$", columns.read_csv, columns.write_csv),
+    "parquet": Format("Parquet columns (needs pyarrow)", r"\.parquet$", columns.read_parquet, columns.write_parquet),
+    "psq": Format("JSON {source: {target: probability}}", r"\.json$", psq.read_psq, psq.write_psq),
+    "panlex": Format("PanLex export: source, target, quality", None, panlex.read_panlex, None),
+    "panlex-dump": Format("PanLex CSV dump, a directory or zip file", r"\.zip$", panlex.read_panlex_dump, None),
+    "freedict": Format(
+        "FreeDict dictionary (NAME.index and NAME.dict.dz), without probabilities",
+        r"^freedict-|\.(index|dict|dict\.dz)$",
+        freedict.read_freedict,
+        freedict.write_freedict,
+    ),
+    "muse": Format(
+        "MUSE dictionary: source target, without probabilities",
+        r"^[a-z]{2,3}-[a-z]{2,3}(\.\d+-\d+)?\.txt$",
+        muse.read_muse,
+        muse.write_muse,
+    ),
+    "lexicon": Format(
+        "word list with English: ..., english, target (CLDR, TICO-19 terms, Panlexia)",
+        None,
+        lexicons.read_lexicon,
+        None,
+    ),
+}
+
+
+def read(
+    path: str | os.PathLike[str],
+    source: Analyzer | str,
+    target: Analyzer | str,
+    *,
+    format: str | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    phrases: Literal["drop", "split"] = "drop",
+    weights: Weights | None = None,
+    meta: Mapping[str, Any] | None = None,
+    verbose: bool = False,
+    **format_options: Any,
+) -> TranslationTable:
+    """Reads P(target | source) from a file of another program.
+
+    Args:
+        path: The file, plain or gzipped.
+        source: Source language code or analyzer.
+        target: Target language code or analyzer.
+        format: One of :data:`FORMATS`; ``None``: what the name of the file tells.
+        on_error: ``"raise"`` on a malformed line, or ``"skip"`` it, warn, and note the number in the metadata.
+        phrases: What to do with a target of several words: ``"drop"`` it, or ``"split"`` its weight over them.
+        weights: What the numbers mean: ``"probability"``, ``"count"`` or ``"uniform"``; ``None``: what they mean in
+            this format.
+        meta: Provenance, such as ``licence``. File name and format are noted as ``source`` and ``source_format``.
+        verbose: Whether to show a progress bar.
+        format_options: Options of the format, such as ``columns=`` of ``"tsv"``: the keyword-only arguments of its
+            reader.
+
+    Returns:
+        The table, in memory.
+
+    Raises:
+        OSError: If the file cannot be read.
+        TableFormatError: If the file is damaged, a line is malformed, or there is no entry in it.
+        TypeError: If the format does not have such an option.
+        ValueError: If the format is unknown or cannot be told, an option does not fit, or the file says that it is
+            for other languages.
+    """
+    path = Path(path)
+    name = format or _guess(path, "read")
+    reader = _function(name, "read")
+    _check_options(name, reader, format_options)
+    builder = TableBuilder(source, target, where=str(path), phrases=phrases, on_error=on_error)
+    meant = reader(path, builder, verbose=verbose, **format_options)
+    if not len(builder):
+        malformed = f" ({builder.malformed} malformed)" if builder.malformed else ""
+        raise TableFormatError(f"{path}: no entries{malformed}")
+    table = builder.table(weights or meant, {"source": path.name, "source_format": name, **(meta or {})})
+    if not len(table):
+        raise TableFormatError(f"{path}: none of its {len(builder)} entries is a translation of a single word")
+    return table
+
+
+def write(
+    table: TranslationTable, path: str | os.PathLike[str], *, format: str | None = None, **format_options: Any
+) -> None:
+    """Writes a table as a file for another program. The file appears only when it is complete.
+
+    Args:
+        table: The table.
+        path: The file; gzipped if its name ends in ``.gz``.
+        format: One of :data:`FORMATS`; ``None``: what the name of the file tells.
+        format_options: Options of the format: the keyword-only arguments of its writer.
+
+    Raises:
+        OSError: If the file cannot be written.
+        TypeError: If the format does not have such an option.
+        ValueError: If the format is unknown, cannot be told or cannot be written, or an option does not fit.
+    """
+    path = Path(path)
+    name = format or _guess(path, "write")
+    writer = _function(name, "write")
+    _check_options(name, writer, format_options)
+    writer(table, path, **format_options)
+
+
+def _guess(path: Path, what: str) -> str:
+    plain = path.name.lower().removesuffix(".gz")
+    for name, known in FORMATS.items():
+        if known.pattern and re.search(known.pattern, plain):
+            return name
+    if path.is_dir():
+        return "panlex-dump"
+    raise ValueError(
+        f"cannot tell the format of {str(path)!r} by its name; pass format=, one of: {', '.join(_names(what))}"
+    )
+
+
+def _function(name: str, what: str) -> Callable[..., Any]:
+    if name not in _names(what):
+        reason = f"the format {name!r} can only be read" if name in FORMATS else f"unknown format {name!r}"
+        raise ValueError(f"{reason}; expected one of: {', '.join(_names(what))}")
+    known = FORMATS[name]
+    return known.reader if what == "read" else known.writer  # type: ignore[return-value]  # it is among the names
+
+
+def _names(what: str) -> list[str]:
+    return [name for name, known in FORMATS.items() if what == "read" or known.writer]
+
+
+def _check_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "verbose"]
+    if unknown := [option for option in options if option not in valid]:
+        raise TypeError(
+            f"the format {name!r} has no option {', '.join(map(repr, unknown))}; "
+            + (f"its options are {', '.join(valid)}" if valid else "it has none")
+        )

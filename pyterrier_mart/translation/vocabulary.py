@@ -1,0 +1,79 @@
+"""A sorted list of words in two arrays, so that it can be mapped from a file and searched without being read."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Vocabulary"]
+
+
+class Vocabulary(Sequence[str]):
+    """Distinct words in the order of their UTF-8 bytes (which is the order of their code points).
+
+    Args:
+        text: uint8, the words' UTF-8 bytes one after the other.
+        offsets: int64 of length n + 1; word ``i`` is ``text[offsets[i]:offsets[i + 1]]``.
+    """
+
+    def __init__(self, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]):
+        self.text, self.offsets = text, offsets
+        self._bytes = text.data
+
+    @classmethod
+    def from_words(cls, words: Iterable[str]) -> Vocabulary:
+        """Builds a vocabulary from words that are sorted and distinct.
+
+        Raises:
+            ValueError: If they are not.
+        """
+        encoded = [word.encode("utf-8") for word in words]
+        if any(a >= b for a, b in zip(encoded, encoded[1:], strict=False)):
+            raise ValueError("words must be sorted and distinct")
+        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum([len(word) for word in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def encoded(self, i: int) -> bytes:
+        """Returns the UTF-8 bytes of word ``i``."""
+        return self._bytes[self.offsets[i] : self.offsets[i + 1]].tobytes()
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[str]: ...
+    def __getitem__(self, i: int | slice) -> str | list[str]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"word {i} of a vocabulary of {len(self)}")
+        return self.encoded(i % len(self)).decode("utf-8")
+
+    def find(self, word: str) -> int:
+        """Returns the number of a word, or -1 if it is not here (a binary search: log2(n) comparisons)."""
+        try:
+            key = word.encode("utf-8")
+        except UnicodeEncodeError:  # a lone surrogate is in no vocabulary
+            return -1
+        i = bisect_left(range(len(self)), key, key=self.encoded)
+        return i if i < len(self) and self.encoded(i) == key else -1
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.find(word) >= 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.text, other.text)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (np.array(self.text), np.array(self.offsets))

@@ -1,0 +1,442 @@
+"""What every transformer of the package promises, as checks that run over any of them.
+
+A transformer is described by a :class:`Case`; ``test_contract.py`` lists the cases and runs every check that applies to
+them. To hold a new transformer to the contract, add a case there::
+
+    Case('smt', lambda: SMTQueryTranslator(table), topics, texts=('query',))
+
+Each check gets the case and fails with a sentence that says which promise was broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import math
+import os
+import pickle
+import tempfile
+import unittest
+import unittest.mock
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+
+Make = Callable[[], pt.Transformer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """An experiment that a transformer takes part in.
+
+    Attributes:
+        systems: Makes the systems to compare, at least two different ones that give scores, out of the transformer.
+        topics: Topics for which each system finds something.
+        qrels: Judgments.
+    """
+
+    systems: Callable[[pt.Transformer], Sequence[pt.Transformer]]
+    topics: pd.DataFrame
+    qrels: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Case:
+    """A transformer and what is true of it.
+
+    Attributes:
+        name: Name in the test report.
+        make: Makes the transformer. Two of them must be equal.
+        rows: Valid input: several rows that differ from one another, all required columns, a fresh
+            index, no duplicates. Scores and ranks, if any, form a ranking.
+        texts: Columns of free text, in which a value that is not a string counts as an empty string.
+        others: Make transformers that have other settings, and must therefore not be equal to it.
+        row_wise: Whether there is one row of output for each row of input, in its place. False for retrievers.
+        loaded: Tells whether the heavy part is loaded, if there is one.
+        warns: Whether missing texts are announced by one warning with the number of rows.
+        by_value: Whether transformers are compared by value.
+        pickles: Whether it can be pickled.
+        fixed_types: Whether an empty frame gives the column types of any other frame.
+        java: Whether it may start a JVM.
+        trial: An experiment to run it in.
+    """
+
+    name: str
+    make: Make
+    rows: pd.DataFrame
+    texts: tuple[str, ...] = ()
+    others: tuple[Make, ...] = ()
+    row_wise: bool = True
+    loaded: Callable[[pt.Transformer], bool] | None = None
+    warns: bool = False
+    by_value: bool = True
+    pickles: bool = True
+    fixed_types: bool = True
+    java: bool = False
+    trial: Trial | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Check = Callable[[Case], None]
+CHECKS: list[tuple[Check, Callable[[Case], bool]]] = []
+
+
+def check(when: Callable[[Case], bool] = lambda case: True) -> Callable[[Check], Check]:
+    """Registers a check for the cases it applies to."""
+
+    def register(function: Check) -> Check:
+        CHECKS.append((function, when))
+        return function
+
+    return register
+
+
+def parameters(cases: Sequence[Case]) -> list[Any]:
+    """Returns every check with every case it applies to, as parameters of a test."""
+    return [
+        pytest.param(function, case, id=f"{case.name}-{function.__name__}")
+        for case in cases
+        for function, applies in CHECKS
+        if applies(case)
+    ]
+
+
+def run(function: Check, case: Case) -> None:
+    """Runs a check without network, and without a JVM unless the case may start one."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError(f"{case.name} tried to use the network: {args[1:]}")
+
+    java_before = pt.java.started()
+    with unittest.mock.patch("socket.socket.connect", refuse), unittest.mock.patch("socket.getaddrinfo", refuse):
+        # A check gets rows of its own, so that a transformer which writes into them fails in one place only. Unlike
+        # DataFrame.copy(), pickle also copies dicts in cells.
+        function(replace(case, rows=pickle.loads(pickle.dumps(case.rows))))
+    assert case.java or pt.java.started() == java_before, f"{case.name} started a JVM"
+
+
+# ---------------------------------------------------------------------------------------------------------- helpers
+
+
+def assert_same(left: pd.DataFrame, right: pd.DataFrame, promise: str, **kwargs: Any) -> None:
+    """Fails with the broken promise, then with the difference, unless two frames are equal."""
+    try:
+        pd.testing.assert_frame_equal(left, right, **kwargs)
+    except AssertionError as difference:
+        raise AssertionError(f"{promise}\n{difference}") from None
+
+
+def assert_same_results(left: pd.DataFrame, right: pd.DataFrame, promise: str) -> None:
+    """Like :func:`assert_same` within the accuracy of scores; ranks, which depend on other rows, are left out."""
+    left, right = (frame.drop(columns="rank", errors="ignore") for frame in (left, right))
+    assert_same(left, right, promise, rtol=1e-5, atol=1e-5, check_dtype=False)
+
+
+def by_document(results: pd.DataFrame) -> pd.DataFrame:
+    """Puts the output of a retriever into an order that does not depend on how it came about."""
+    keys = [key for key in ("qid", "docno") if key in results]
+    return results.sort_values(keys, kind="stable").reset_index(drop=True) if keys else results
+
+
+def required(transformer: pt.Transformer) -> list[list[str]]:
+    return pt.inspect.transformer_inputs(transformer)
+
+
+def settings(transformer: pt.Transformer) -> list[inspect.Parameter]:
+    return list(inspect.signature(type(transformer).__init__).parameters.values())[1:]
+
+
+def retyped(rows: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
+    """Returns the rows with another value, of any type, in the first row of a column."""
+    return rows.assign(**{column: pd.Series([value, *rows[column].tolist()[1:]], index=rows.index, dtype=object)})
+
+
+# ------------------------------------------------------------------------------------------------- input and output
+
+
+@check()
+def missing_columns_are_refused(case: Case) -> None:
+    transformer = case.make()
+    modes = required(transformer)
+    assert all(modes), f"some input without columns is accepted: {modes}"
+    for column in modes[0]:
+        rows = case.rows.drop(columns=column)
+        if any(set(mode) <= set(rows.columns) for mode in modes):
+            continue
+        for frame in (rows, rows.iloc[:0]):
+            with pytest.raises(pt.validate.InputValidationError, match=column):
+                transformer(frame)
+
+
+@check()
+def empty_frame_gives_the_usual_columns(case: Case) -> None:
+    usual = case.make()(case.rows)
+    transformer = case.make()
+    empty = transformer(case.rows.iloc[:0])
+    assert len(empty) == 0, f"an empty frame gave {len(empty)} rows"
+    assert list(empty.columns) == list(usual.columns), "an empty frame gives other columns"
+    if case.fixed_types:
+        assert empty.dtypes.to_dict() == usual.dtypes.to_dict(), "an empty frame gives other column types"
+    untyped = transformer(pd.DataFrame(columns=case.rows.columns))
+    assert list(untyped.columns) == list(usual.columns), "an empty frame without types gives other columns"
+
+
+@check(when=lambda case: case.loaded is not None)
+def empty_frame_loads_nothing(case: Case) -> None:
+    assert case.loaded is not None
+    transformer = case.make()
+    transformer(case.rows.iloc[:0])
+    assert not case.loaded(transformer), "an empty frame loads the model"
+    transformer(case.rows)
+    assert case.loaded(transformer), "the case cannot tell that the model is loaded"
+
+
+@check()
+def input_is_unchanged(case: Case) -> None:
+    before = pickle.loads(pickle.dumps(case.rows))
+    case.make()(case.rows)
+    assert_same(case.rows, before, "the input was changed")
+
+
+@check(when=lambda case: case.row_wise)
+def rows_keep_their_place(case: Case) -> None:
+    transformer, n = case.make(), len(case.rows)
+    usual = transformer(case.rows)
+    indexes = {
+        "gapped": range(3, 3 + 2 * n, 2),
+        "repeated": [7] * n,
+        "strings": [f"row {i}" for i in reversed(range(n))],
+    }
+    for name, index in indexes.items():
+        out = transformer(case.rows.set_axis(pd.Index(index), axis=0))
+        assert list(out.index) == list(index), f"the index changed ({name})"
+        assert_same(out.reset_index(drop=True), usual.reset_index(drop=True), f"an index ({name}) changes the output")
+
+
+@check(when=lambda case: case.row_wise)
+def other_columns_are_kept(case: Case) -> None:
+    transformer = case.make()
+    extra = [{"row": i} for i in range(len(case.rows))]
+    out = transformer(case.rows.assign(extra=extra))
+    assert "extra" in out and out["extra"].tolist() == extra, "a column that means nothing to it was lost or reordered"
+    assert_same(out.drop(columns="extra"), transformer(case.rows), "another column changes the output")
+
+
+@check(when=lambda case: case.row_wise)
+def rows_are_independent(case: Case) -> None:
+    transformer = case.make()
+    usual = transformer(case.rows)
+    reverse = transformer(case.rows.iloc[::-1])
+    assert_same_results(reverse.iloc[::-1], usual, "the order of rows changes the output")
+    one_by_one = [transformer(case.rows.iloc[[i]]) for i in range(len(case.rows))]
+    assert_same_results(pd.concat(one_by_one), usual, "a row's output depends on other rows")
+    many = transformer(pd.concat([case.rows] * 20))
+    assert_same_results(many, pd.concat([usual] * 20), "duplicate rows are not treated alike")
+
+
+@check(when=lambda case: not case.row_wise)
+def queries_are_independent(case: Case) -> None:
+    transformer = case.make()
+    usual = by_document(transformer(case.rows))
+    reverse = by_document(transformer(case.rows.iloc[::-1]))
+    assert_same_results(reverse, usual, "the order of queries changes the output")
+    one_by_one = by_document(pd.concat([transformer(case.rows.iloc[[i]]) for i in range(len(case.rows))]))
+    assert_same_results(one_by_one, usual, "a query's output depends on other queries")
+
+
+@check(when=lambda case: bool(case.texts))
+def missing_text_is_empty_text(case: Case) -> None:
+    transformer = case.make()
+    for column in case.texts:
+
+        def blank(frame: pd.DataFrame, column: str = column) -> pd.DataFrame:
+            # The value may be handed on, in its column or as an earlier query. What is made of it may not differ.
+            names = [name for name in (column, f"{column}_0") if name in frame]
+            return frame.assign(**{name: [x if isinstance(x, str) else "" for x in frame[name]] for name in names})
+
+        expected = blank(transformer(retyped(case.rows, column, "")))
+        for value in (None, math.nan, 3.5):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                out = transformer(retyped(case.rows, column, value))
+            assert_same_results(blank(out), expected, f"{value!r} as {column} is not read as an empty string")
+            if "score" in out:
+                assert out["score"].map(math.isfinite).all(), f"{value!r} as {column} gives a score that is not finite"
+            if case.warns:
+                messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+                assert len(messages) == 1 and "1" in messages[0], f"no single warning with the number 1: {messages}"
+
+
+@check()
+def scores_make_a_ranking(case: Case) -> None:
+    out = case.make()(case.rows)
+    if "score" in out:
+        assert out["score"].map(math.isfinite).all(), "a score is not finite"
+    if "rank" in out:
+        for qid, group in out.sort_values("rank").groupby("qid"):
+            assert group["rank"].tolist() == list(range(len(group))), f"ranks of {qid} are not 0, 1, 2, ..."
+            assert group["score"].is_monotonic_decreasing, f"ranks of {qid} do not follow its scores"
+
+
+@check()
+def list_gives_list(case: Case) -> None:
+    transformer = case.make()
+    out = transformer(case.rows.to_dict("records"))
+    assert isinstance(out, list), f"a list gave {type(out).__name__}"
+    assert out and all(isinstance(row, dict) for row in out), "the list does not hold dicts"
+    assert_same_results(pd.DataFrame(out), transformer(case.rows).reset_index(drop=True), "a list gives other output")
+
+
+@check(when=lambda case: {"qid", "query"} <= set(case.rows.columns))
+def search_takes_a_query(case: Case) -> None:
+    transformer = case.make()
+    if not any(set(mode) <= {"qid", "query"} for mode in required(transformer)):
+        return  # takes more than a query
+    first = case.rows.iloc[0]
+    out = transformer.search(first["query"], qid=first["qid"])
+    assert len(out) and set(out["qid"]) == {first["qid"]}, "search() does not answer the query"
+
+
+@check()
+def nothing_is_printed_unasked(case: Case) -> None:
+    transformer = case.make()
+    verbose = any(parameter.name == "verbose" for parameter in settings(transformer))
+    if verbose:
+        assert not transformer.verbose, "verbose is not off by default"
+
+    def printed(transformer: pt.Transformer, rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+        with contextlib.redirect_stderr(io.StringIO()) as printed, contextlib.redirect_stdout(printed):
+            out = transformer(rows)
+        return printed.getvalue(), out
+
+    text, usual = printed(transformer, case.rows)
+    assert text == "", f"without verbose=True it prints {text!r}"
+    if verbose:
+        loud = pt.inspect.transformer_apply_attributes(transformer, verbose=True)
+        assert printed(loud, case.rows.iloc[:0])[0] == "", "an empty frame shows a progress bar"
+        text, out = printed(loud, case.rows)
+        assert text != "", "verbose=True shows nothing"
+        assert_same_results(out, usual, "verbose=True changes the output")
+
+
+# ------------------------------------------------------------------------------------------------------- inspection
+
+
+@check()
+def inspection_matches_reality(case: Case) -> None:
+    transformer = case.make()
+    columns = list(case.rows.columns)
+    assert pt.inspect.transformer_outputs(transformer, columns) == list(transformer(case.rows).columns)
+    modes = [mode for mode in required(transformer) if set(mode) <= set(columns)]
+    assert modes, f"no inspected input {required(transformer)} fits the rows of the case, which have {columns}"
+    for mode in modes:
+        out = transformer(case.rows[mode])
+        assert pt.inspect.transformer_outputs(transformer, mode) == list(out.columns), f"outputs differ for {mode}"
+
+
+@check()
+def inspection_clones(case: Case) -> None:
+    transformer = case.make()
+    attributes = {attribute.name: attribute.value for attribute in pt.inspect.transformer_attributes(transformer)}
+    assert list(attributes) == [parameter.name for parameter in settings(transformer)]
+    for name, value in attributes.items():
+        assert getattr(transformer, name, None) is value, f"{name} is not stored under its own name"
+    clone = pt.inspect.transformer_apply_attributes(transformer)
+    assert clone is not transformer and type(clone) is type(transformer)
+    assert clone == transformer or not case.by_value, "the clone is not equal"
+    assert_same_results(clone(case.rows), transformer(case.rows), "the clone gives other output")
+
+
+@check()
+def signature_is_plain(case: Case) -> None:
+    parameters = settings(case.make())
+    kinds = {parameter.kind for parameter in parameters}
+    assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, "*args or **kwargs"
+    positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    assert len(positional) <= 2, f"only the first two may be positional, not {positional}"
+
+
+@check()
+def schematic_is_drawn(case: Case) -> None:
+    transformer = case.make()
+    schematic = pt.schematic.transformer_schematic(transformer)
+    if schematic.get("type") != "pipeline":
+        assert len(schematic["label"]) <= 20, f"the label {schematic['label']!r} has more than 20 characters"
+        assert str(schematic["help_url"]).startswith("https://"), "there is no help_url"
+    assert "<" in pt.schematic.draw(transformer)
+
+
+@check()
+def pyterriers_own_tests_pass(case: Case) -> None:
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(pt.testing.transformer_test_class(case.make))
+    result = unittest.TestResult()
+    with unittest.mock.patch.dict(os.environ, PT_TEST_TRANSFORMER_REPORTS="0"):
+        suite.run(result)
+    assert result.testsRun and result.wasSuccessful(), "\n".join(text for _, text in result.failures + result.errors)
+
+
+# --------------------------------------------------------------------------------------------------------- identity
+
+
+@check(when=lambda case: case.by_value)
+def equality_is_by_value(case: Case) -> None:
+    one, two = case.make(), case.make()
+    assert one is not two, "the case does not make new transformers"
+    assert one == two and hash(one) == hash(two), "equal settings make different transformers"
+    assert one != object() and one != "text"
+    for make in case.others:
+        other = make()
+        assert one != other, f"{other!r} has other settings but is equal to {one!r}"
+        assert repr(one) != repr(other), f"other settings have the same repr {one!r}"
+
+
+@check()
+def repr_is_stable(case: Case) -> None:
+    text = repr(case.make())
+    assert not case.by_value or " at 0x" not in text, f"the repr shows an address: {text}"
+    assert not case.by_value or text == repr(case.make()), "equal transformers have different reprs"
+    assert len(text) < 500 and "\n" not in text, f"the repr is long: {text}"
+
+
+@check(when=lambda case: case.pickles)
+def pickle_gives_the_same(case: Case) -> None:
+    transformer = case.make()
+    usual = transformer(case.rows)
+    for original in (case.make(), transformer):  # before and after it was used
+        copy = pickle.loads(pickle.dumps(original))
+        assert copy == original or not case.by_value, "the unpickled copy is not equal"
+        assert_same_results(copy(case.rows), usual, "the unpickled copy gives other output")
+
+
+# ------------------------------------------------------------------------------------------------------- experiment
+
+
+@check(when=lambda case: case.trial is not None)
+def experiments_agree(case: Case) -> None:
+    assert case.trial is not None
+    systems = list(case.trial.systems(case.make()))
+    names = [f"system{i}" for i in range(len(systems))]
+
+    def experiment(**kwargs: Any) -> pd.DataFrame:
+        table = pt.Experiment(systems, case.trial.topics, case.trial.qrels, ["map", "P_10"], names=names, **kwargs)
+        return table[["name", "map", "P_10"]]
+
+    linear = experiment(plan="linear")
+    with tempfile.TemporaryDirectory() as folder:
+        others = {
+            "plan='tree'": experiment(plan="tree"),
+            "baseline=0": experiment(baseline=0),
+            "batch_size=1": experiment(batch_size=1),
+            "save_dir": experiment(save_dir=folder),
+            "save_dir, read again": experiment(save_dir=folder, save_mode="reuse"),
+        }
+    for name, table in others.items():
+        assert_same(table, linear, f"an experiment with {name} gives other numbers")
