@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,35 +64,39 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         shutil.rmtree(tmp, ignore_errors=True)
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
-    if path.exists() and not path.is_dir():
-        raise FileExistsError(f"cannot write the directory {path}: it is a file")
-    if path.is_dir() and any(path.iterdir()) and not overwrite:
-        raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
+def _check_free(path: Path, overwrite: bool) -> bool:
+    """Raises if nothing may be written to a path; returns whether there is a directory to be replaced."""
+    try:  # one look: another writer may be moving directories here
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise FileExistsError(f"cannot write the directory {path}: it is a file")
+        if not overwrite and any(path.iterdir()):
+            raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _put(tmp: Path, path: Path, overwrite: bool) -> bool:
     """Renames a directory, replacing an older one; returns False if another writer came between."""
-    try:
-        _check_free(path, overwrite)
-        old = _temporary_name(path) if path.exists() else None
-        if old:
+    old = _temporary_name(path) if _check_free(path, overwrite) else None
+    if old:
+        try:
             os.replace(path, old)
-    except FileNotFoundError:
-        return False
+        except FileNotFoundError:
+            return False
     try:
         os.replace(tmp, path)
-    except OSError:
-        if path.is_dir():
+    except OSError as err:
+        if err.errno not in (errno.ENOTEMPTY, errno.EEXIST) and not path.is_dir():
             if old:
-                shutil.rmtree(old, ignore_errors=True)
-            return False
-        if old:
-            os.replace(old, path)
-        raise
+                os.replace(old, path)
+            raise
+        moved = False
+    else:
+        moved = True
     if old:
         shutil.rmtree(old, ignore_errors=True)
-    return True
+    return moved
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

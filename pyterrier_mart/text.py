@@ -362,8 +362,14 @@ class Analyzer(pt.Transformer):
     def _words(self, text: str) -> list[str]:
         text = self.normalize(text)
         words = text.split()
-        if "'" in text or self.lang in _SEGMENTERS:
+        if self.lang in _SEGMENTERS:
             words = [word for token in words for word, _, _ in self._parts(token)]
+        elif "'" in text:  # few tokens have one
+            words = [
+                word
+                for token in words
+                for word in ([part.text for part in self._parts(token)] if "'" in token else [token])
+            ]
         # A mark that lost its letter is no word.
         return words if text.isascii() else [word for word in words if _is_word(word)]
 

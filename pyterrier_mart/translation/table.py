@@ -100,7 +100,7 @@ class TranslationTable(pt.Artifact):
     # --- construction -----------------------------------------------------------------------------------------
 
     def _set(self, arrays: Mapping[str, npt.NDArray[Any]], meta: dict[str, Any], where: str) -> None:
-        _check_arrays(arrays, where)
+        _check_arrays(arrays, meta, where)
         try:
             self.source, self.target = (Analyzer.from_spec(meta["analyzers"][side]) for side in ("source", "target"))
         except ValueError as err:
@@ -235,10 +235,12 @@ class TranslationTable(pt.Artifact):
         builder = TableBuilder(source, target, where="dict", phrases=phrases)  # type: ignore[arg-type]
         for word, translations in entries.items():
             for translation, weight in translations.items():
-                if isinstance(weight, Real) and isinstance(word, str) and isinstance(translation, str):
-                    builder.add(word, translation, float(weight))
+                if not isinstance(word, str) or not isinstance(translation, str):
+                    builder.bad(f"expected two words, found {word!r} and {translation!r}")
+                elif isinstance(weight, bool) or not isinstance(weight, Real):
+                    builder.bad(f"expected a number as the weight of {word!r} -> {translation!r}, found {weight!r}")
                 else:
-                    builder.bad(f"expected two words and a number, found {word!r}, {translation!r} and {weight!r}")
+                    builder.add(word, translation, float(weight))
         return builder.table(weights, meta)
 
     @classmethod
@@ -701,7 +703,7 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     return meta
 
 
-def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], where: str) -> None:
+def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], where: str) -> None:
     """Checks what can be checked without reading the arrays: types and lengths that must agree."""
     for name, dtype in _ARRAYS.items():
         if arrays[name].dtype != dtype or arrays[name].ndim != 1:
@@ -711,8 +713,10 @@ def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], where: str) -> None:
             )
     ends = [("source_offsets", "source_text"), ("target_offsets", "target_text"), ("rows", "columns")]
     consistent = all(len(arrays[a]) >= 1 and arrays[a][0] == 0 and arrays[a][-1] == len(arrays[b]) for a, b in ends)
+    sizes = {"source_words": "source_offsets", "target_words": "target_offsets", "entries": "probs"}
     if not (
         consistent
+        and all(meta.get(key) == len(arrays[name]) - (key != "entries") for key, name in sizes.items())
         and len(arrays["rows"]) == len(arrays["source_offsets"])
         and len(arrays["probs"]) == len(arrays["columns"])
     ):

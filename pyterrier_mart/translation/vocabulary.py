@@ -65,6 +65,13 @@ class Vocabulary(Sequence[str]):
         i = bisect_left(range(len(self)), key, key=self.encoded)
         return i if i < len(self) and self.encoded(i) == key else -1
 
+    def with_prefix(self, prefix: str) -> range:
+        """Returns the numbers of the words that begin with ``prefix``."""
+        key = prefix.encode("utf-8")
+        start = bisect_left(range(len(self)), key, key=self.encoded)
+        # No UTF-8 byte is 0xFF: this comes after every word with the prefix.
+        return range(start, bisect_left(range(len(self)), key + b"\xff", lo=start, key=self.encoded))
+
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.find(word) >= 0
 

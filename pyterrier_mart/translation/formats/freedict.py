@@ -22,13 +22,14 @@ _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _ENDINGS = (".index", ".dict.dz", ".dict")
 _CHUNK = 1 << 20
 
-# What is no part of a word: the grammar in <..> and what is glued to it (an abbreviation, a symbol), and
-# pronunciation /../, field [..], remark or optional part (..), reference {..}.
-_MARKUP = re.compile(r"<[^>]*>[^\s,;]*|(?<!\S)/[^/]*/(?!\S)|\[[^]]*\]|\([^)]*\)|\{[^}]*\}")
+# What is no part of a word: the grammar in <..> and what is glued to it (an abbreviation, a symbol), pronunciation
+# /../, field [..], remark or optional part (..), reference {..}, and placeholders of objects ("etw. aufheben" is the
+# entry of "aufheben").
+_MARKUP = re.compile(
+    r"<[^>]*>[^\s,;]*|(?<!\S)/[^/]*/(?!\S)|\[[^]]*\]|\([^)]*\)|\{[^}]*\}|(?<!\w)(?i:jd[nms]?|etw|sb|sth)\.(?:'s)?"
+)
 _INFLECTED = re.compile(r"^\s*[A-Z][\w ]* of \{[^}]*\}:")  # "Plural of {kiatu}: shoe"
 _SENSE = re.compile(r"^\s*\d+\.(?!\S)")
-# Placeholders of objects: "etw. aufheben" is the entry of "aufheben".
-_PLACEHOLDER = re.compile(r"(?<!\w)(?:jd[nms]?|etw|sb|sth)\.(?:'s)?", re.IGNORECASE)
 _SEPARATOR = re.compile("[,;]")
 _ELLIPSIS = ("-", "…", "...")
 _OTHER_LINES = re.compile(r'^\s*(?:(?:synonyms?|antonyms?|see|see also|note):|")', re.IGNORECASE)
@@ -148,18 +149,18 @@ def _parse(entry: str, headwords: list[str]) -> tuple[set[str], set[str]]:
     """
     head, *rest = entry.split("\n")
     sources = _split(head)
-    squashed = {_squash(source) for source in sources} | {_squash(" ".join(_clean(head).split()))}
-    if len(headwords) > 1 or not sources:
-        sources |= {headword for headword in headwords if _squash(headword) not in squashed}
+    if len(headwords) > 1:
+        squashed = {_squash(source) for source in (*sources, _clean(head))}
+        sources.update(headword for headword in headwords if _squash(headword) not in squashed)
     targets = set()
     for line in rest:
-        if not _OTHER_LINES.match(line):
+        if line and not _OTHER_LINES.match(line):
             targets |= _split(_SENSE.sub("", _INFLECTED.sub("", line)))
     return sources, targets
 
 
 def _clean(text: str) -> str:
-    return _PLACEHOLDER.sub(" ", _MARKUP.sub(" ", text))
+    return _MARKUP.sub(" ", text)
 
 
 def _split(text: str) -> set[str]:

@@ -107,6 +107,9 @@ class _Scanner:
 
     def _peek(self) -> str:
         """The next character that is not white space; the line is brought up to date."""
+        char = self._text[self._at : self._at + 1]
+        if not char or char not in " \t\r\n":
+            return char  # most of the time
         at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches anywhere
         self._line += self._text.count("\n", self._counted, at)
         self._at = self._counted = at

@@ -1,0 +1,359 @@
+"""An index of analysed documents, and BM25 over it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.retrieval import engines
+from pyterrier_mart.text import Analyzer
+
+__all__ = ["BM25Index", "BM25Retriever", "bm25_index"]
+
+_FORMAT_VERSION = 1
+_HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
+
+
+class BM25Index(pt.Artifact):
+    """An index of documents that an :class:`~pyterrier_mart.Analyzer` split into words; made by :func:`bm25_index`.
+
+    The directory holds ``pt_meta.json`` (engine, analyzer, number of documents) and the engine's own index in
+    ``index/``, which can also be opened with the engine directly.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        FileNotFoundError: If the directory does not exist.
+        ValueError: If it is not such an index, or was made under other word rules.
+    """
+
+    ARTIFACT_TYPE = "sparse_index"
+    ARTIFACT_FORMAT = "mart"
+    ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
+
+    def __init__(self, path: str | os.PathLike[str]):
+        super().__init__(path)
+        self.path: Path = Path(path)
+        self.meta = _read_meta(self.path)
+        self.engine: str = self.meta["engine"]
+        settings = self.meta["analyzer"]
+        try:
+            checked = Analyzer.from_spec({key: settings[key] for key in ("lang", "fold", "version")})
+        except ValueError as err:
+            raise ValueError(f"cannot use the index {self.path}: {err}") from err
+        self.analyzer = Analyzer(checked.lang, fold=checked.fold, stop=settings["stop"], numbers=settings["numbers"])
+
+    def bm25(
+        self, *, k1: float = 0.9, b: float = 0.4, num_results: int = 1000, threads: int = 1, verbose: bool = False
+    ) -> BM25Retriever:
+        """Returns a retriever over this index.
+
+        Args:
+            k1: BM25's saturation of term frequency. 0.9 is PISA's and Anserini's default, 1.2 Terrier's.
+            b: BM25's length normalisation, from 0 to 1. 0.4 is PISA's and Anserini's default, 0.75 Terrier's.
+            num_results: At most so many documents a query.
+            threads: How many queries are answered at once.
+            verbose: Whether to show progress and the engine's log.
+        """
+        return BM25Retriever(self, k1=k1, b=b, num_results=num_results, threads=threads, verbose=verbose)
+
+    def __len__(self) -> int:
+        """The number of documents."""
+        return int(self.meta["documents"])
+
+    def __eq__(self, other: object) -> bool:
+        return self.path.resolve() == other.path.resolve() if isinstance(other, BM25Index) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.path.resolve())
+
+    def __repr__(self) -> str:
+        return f"BM25Index({str(self.path)!r}, {len(self):,} documents, {self.engine})"
+
+
+def bm25_index(
+    documents: Any,
+    path: str | os.PathLike[str],
+    lang: str | Analyzer | None = None,
+    *,
+    engine: str = "auto",
+    stop: bool = False,
+    text_field: str = "text",
+    overwrite: bool = False,
+    threads: int = 1,
+    progress: bool = True,
+    verbose: bool = False,
+) -> BM25Index:
+    """Builds an index of the documents' words, or opens the one at ``path``.
+
+    Documents are streamed; the index appears when it is complete. An index that is there already is opened if it was
+    made of the same dataset by the same analyzer and engine, and refused otherwise.
+
+    Example::
+
+        >>> data = pt.get_dataset("mart:xquad-r/de-en")
+        >>> bm25 = bm25_index(data, "xquad-r-en.index").bm25()
+        >>> bm25.search("Where was Luther born?")
+
+    Args:
+        documents: A PyTerrier dataset (or its name), or an iterable of dicts with ``docno`` and ``text_field``. A list
+            or generator that only opens an existing index is not read.
+        path: The directory of the index.
+        lang: Language of the documents, or the :class:`~pyterrier_mart.Analyzer` to use; by default what the dataset
+            says.
+        engine: ``"pisa"``, ``"terrier"``, or ``"auto"``: PISA where it is installed, else Terrier; an index that is
+            there already keeps its engine.
+        stop: Whether stop words are left out of the index.
+        text_field: The document field that is indexed.
+        overwrite: Whether to build the index again and replace an existing one.
+        threads: Threads of the engine while indexing.
+        progress: Whether to show a progress bar.
+        verbose: Whether to show the engine's log too.
+
+    Raises:
+        ValueError: If there are no documents, one lacks a field or repeats a docno, the language is not known, or the
+            index at ``path`` was made of other documents, by another analyzer or another engine.
+        FileExistsError: If ``path`` is something else than such an index.
+        ImportError: If the engine is not installed.
+    """
+    path = Path(path)
+    dataset = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    analyzer = _analyzer(dataset, lang, stop)
+    name = _dataset_name(dataset)
+    if path.exists() and (path / "pt_meta.json").exists() and not overwrite:
+        return _opened(path, analyzer, engine, name)
+    chosen = engines.pick_engine(engine)
+    rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
+    with atomic_directory(path, overwrite=overwrite) as tmp:
+        (tmp / "index").mkdir()
+        stream = _Stream(rows, analyzer, text_field, progress)
+        engines.engine(chosen).build(stream, tmp / "index", threads, verbose)
+        if not stream.count:
+            raise ValueError("there are no documents to index")
+        meta = {
+            "type": BM25Index.ARTIFACT_TYPE, "format": BM25Index.ARTIFACT_FORMAT,
+            "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT, "format_version": _FORMAT_VERSION,
+            "engine": chosen, "documents": stream.count, "dataset": name, "text_field": text_field,
+            "analyzer": _settings(analyzer),
+        }  # fmt: skip
+        (tmp / "pt_meta.json").write_text(json.dumps(meta, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return BM25Index(path)
+
+
+class BM25Retriever(pt.Transformer):
+    """BM25 over a :class:`BM25Index`.
+
+    Takes weighted terms from ``query_toks`` where a query has that column (as
+    :class:`~pyterrier_mart.SMTQueryTranslator` adds it); else the index's analyzer splits ``query`` into words. A
+    term's score is proportional to its weight. Queries without a term, and terms whose weight is below the engine's
+    resolution (1e-4 of the query's largest weight in PISA, 1e-6 in Terrier), find nothing.
+
+    .. cite.dblp:: journals/ftir/RobertsonZ09
+
+    Args:
+        index: The index.
+        k1: BM25's saturation of term frequency.
+        b: BM25's length normalisation.
+        num_results: At most so many documents a query.
+        threads: How many queries are answered at once.
+        verbose: Whether to show progress and the engine's log.
+
+    Raises:
+        ValueError: If a parameter is out of range.
+    """
+
+    schematic = {"label": "BM25", "help_url": _HELP_URL}
+
+    def __init__(
+        self,
+        index: BM25Index,
+        *,
+        k1: float = 0.9,
+        b: float = 0.4,
+        num_results: int = 1000,
+        threads: int = 1,
+        verbose: bool = False,
+    ):
+        if not (0 <= k1 < math.inf):
+            raise ValueError(f"k1 must be a number >= 0, not {k1!r}")
+        if not (0 <= b <= 1):
+            raise ValueError(f"b must be in [0, 1], not {b!r}")
+        if num_results < 1:
+            raise ValueError(f"num_results must be at least 1, not {num_results!r}")
+        self.index, self.k1, self.b = index, k1, b
+        self.num_results, self.threads, self.verbose = num_results, threads, verbose
+        self._searcher: engines.Searcher | None = None
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Returns the best documents of each query, with ``docno``, ``score`` and ``rank``."""
+        with pt.validate.any(inp, context=self) as v:
+            v.query_frame(extra_columns=["query_toks"], mode="terms")
+            v.query_frame(extra_columns=["query"], mode="text")
+        if "query_toks" in inp.columns:
+            bags = [toks if isinstance(toks, dict) else {} for toks in inp["query_toks"]]
+        else:
+            bags = [self.index.analyzer.counts(q) if isinstance(q, str) else {} for q in inp["query"]]
+        queries, largest = self._scaled(bags)
+        asked = [i for i, bag in enumerate(queries) if bag]
+        if not asked:
+            out = inp.iloc[:0].reset_index(drop=True)
+            return out.assign(
+                docno=pd.Series(dtype="str"), score=pd.Series(dtype="float64"), rank=pd.Series(dtype="int64")
+            )
+        hits = self._open().search([queries[i] for i in asked])
+        row = np.array(asked)[hits.query]
+        out = inp.iloc[row].reset_index(drop=True)
+        score = hits.score * np.array(largest, dtype=np.float64)[row]
+        starts = np.flatnonzero(np.diff(row, prepend=-1))
+        rank = np.arange(len(row)) - np.repeat(starts, np.diff(np.append(starts, len(row))))
+        return out.assign(docno=pd.Series(hits.docno, dtype="str"), score=score, rank=rank)
+
+    def _scaled(self, bags: list[dict[str, float]]) -> tuple[list[dict[str, float]], list[float]]:
+        """Divides each query's weights by the largest, so that their size does not matter to the engine's precision."""
+        resolution = engines.engine(self.index.engine).RESOLUTION if bags else 0.0
+        queries, largest, lost = [], [], 0
+        for bag in bags:
+            if not all(math.isfinite(weight) and weight >= 0 for weight in bag.values()):
+                raise ValueError(f"the weights in query_toks must be finite and not negative: {bag!r}")
+            top = float(max(bag.values(), default=0.0)) or 1.0
+            kept = {term: weight / top for term, weight in bag.items() if weight >= resolution * top}
+            lost += sum(0 < weight < resolution * top for weight in bag.values())
+            queries.append(kept)
+            largest.append(top)
+        if lost:
+            warnings.warn(
+                f"{lost} query terms weigh less than {resolution:g} of their query's heaviest term, which "
+                f"{self.index.engine} cannot represent; they are left out",
+                stacklevel=3,
+            )
+        return queries, largest
+
+    def _open(self) -> engines.Searcher:
+        if self._searcher is None:
+            engine = engines.engine(self.index.engine)
+            path = self.index.path / "index"
+            self._searcher = engine.searcher(path, self.k1, self.b, self.num_results, self.threads, self.verbose)
+        return self._searcher
+
+    def fuse_rank_cutoff(self, k: int) -> BM25Retriever:
+        """Retrieves fewer documents instead of cutting them off afterwards (PyTerrier's optimiser asks)."""
+        if k >= self.num_results:
+            return self
+        return self.index.bm25(k1=self.k1, b=self.b, num_results=k, threads=self.threads, verbose=self.verbose)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_searcher": None}
+
+    def _key(self) -> tuple[object, ...]:
+        return self.index, self.k1, self.b, self.num_results
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, BM25Retriever) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"BM25Retriever({self.index!r}, k1={self.k1}, b={self.b}, num_results={self.num_results})"
+
+
+class _Stream:
+    """The documents as engines take them, once: checked, analysed and counted, with a progress bar."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]], analyzer: Analyzer, text_field: str, progress: bool):
+        self.count = 0
+        self._rows, self._analyzer, self._text_field, self._progress = rows, analyzer, text_field, progress
+
+    def __iter__(self) -> Iterator[engines.Document]:
+        seen: set[int] = set()  # of hashes, to stay small for large collections
+        # The bar is made here because the engine may have replaced sys.stderr by now.
+        for document in pt.tqdm(
+            self._rows, desc=f"index {self._analyzer.lang}", unit="doc", disable=not self._progress, leave=False
+        ):
+            self.count += 1
+            docno = document.get("docno")
+            if not isinstance(docno, str) or docno.split() != [docno]:
+                self._fail(f"expected a docno without white space, found {docno!r}")
+            if self._text_field not in document:
+                self._fail(f"{docno!r} has no field {self._text_field!r}; found {sorted(document)}")
+            if hash(docno) in seen:
+                self._fail(f"the docno {docno!r} occurs twice")
+            seen.add(hash(docno))
+            text = document[self._text_field]
+            yield {"docno": docno, "toks": self._analyzer.counts(text) if isinstance(text, str) else {}}
+
+    def _fail(self, message: str) -> NoReturn:
+        raise ValueError(f"document {self.count}: {message}")
+
+
+def _analyzer(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer:
+    if isinstance(lang, Analyzer):
+        return lang
+    known = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
+    if lang is None and known is None:
+        raise ValueError("the language of the documents is not known: pass lang=, such as 'en'")
+    analyzer = Analyzer(lang if lang is not None else known, stop=stop)
+    if known is not None and analyzer.lang != known:
+        raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
+    return analyzer
+
+
+def _dataset_name(dataset: Any) -> str | None:
+    if not hasattr(dataset, "get_corpus_iter"):
+        return None
+    return getattr(dataset, "corpus_name", None) or repr(dataset)
+
+
+def _settings(analyzer: Analyzer) -> dict[str, Any]:
+    stop = analyzer.stop if isinstance(analyzer.stop, bool) else sorted(analyzer.stop)
+    return {**analyzer.spec, "stop": stop, "numbers": analyzer.numbers}
+
+
+def _opened(path: Path, analyzer: Analyzer, engine: str, name: str | None) -> BM25Index:
+    """Opens an existing index if it is the one that would be built."""
+    index = BM25Index(path)
+    wanted, found = _settings(analyzer), _settings(index.analyzer)
+    advice = "name another path or pass overwrite=True"
+    if wanted != found:
+        raise ValueError(f"the index at {path} was made by the analyzer {found}, expected {wanted}; {advice}")
+    if engine != "auto" and engine != index.engine:
+        raise ValueError(f"the index at {path} was made with {index.engine}, expected {engine}; {advice}")
+    if name is not None and index.meta["dataset"] is not None and name != index.meta["dataset"]:
+        raise ValueError(f"the index at {path} is of {index.meta['dataset']}, expected {name}; {advice}")
+    return index
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise FileNotFoundError(f"no index at {path}")
+    try:
+        meta = json.loads((path / "pt_meta.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{path} is not an index of pyterrier_mart: it has no pt_meta.json") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as err:
+        raise ValueError(f"damaged index {path}: pt_meta.json is not JSON ({err})") from err
+    expected = {"type": BM25Index.ARTIFACT_TYPE, "format": BM25Index.ARTIFACT_FORMAT}
+    found = {key: meta.get(key) for key in expected} if isinstance(meta, dict) else {}
+    if found != expected:
+        raise ValueError(f"{path} is not an index of pyterrier_mart: pt_meta.json says {found}, expected {expected}")
+    if meta.get("format_version") != _FORMAT_VERSION:
+        raise ValueError(
+            f"cannot read {path}: its format_version is {meta.get('format_version')!r}, this version of "
+            f"pyterrier_mart reads {_FORMAT_VERSION}"
+        )
+    lacking = [key for key in ("engine", "documents", "dataset", "analyzer") if key not in meta]
+    lacking += [key for key in ("lang", "fold", "version", "stop", "numbers") if key not in meta.get("analyzer", {})]
+    if lacking or not (path / "index").is_dir():
+        raise ValueError(f"damaged index {path}: it lacks {', '.join(lacking) or 'the directory index'}")
+    return meta

@@ -1,0 +1,105 @@
+"""BM25 with PISA, embedded: no Java, no server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier_pisa
+
+from pyterrier_mart.retrieval.engines import Document, Hits
+
+# PISA reads a query's weights as whole numbers of repetitions.
+# They cost time in proportion: ten thousand keep four decimals of a weight and a query below 5 ms.
+_TOKS_SCALE = 10_000.0
+RESOLUTION = 1 / _TOKS_SCALE
+
+_lock = threading.Lock()
+
+
+def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
+    """Writes a PISA index of the documents' ``toks`` into the empty directory ``path``."""
+    # The stemmer and stop words are the analyzer's business. A scale other than 1 would multiply term frequencies.
+    index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", text_field="toks", threads=threads)
+    with _quiet(verbose):
+        index.toks_indexer("toks", scale=1.0).index(documents)
+
+
+class _Searcher:
+    def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
+        index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
+        with _quiet(verbose):  # it compresses the index for these parameters when it meets them first
+            self._retriever = index.bm25(
+                k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=_TOKS_SCALE, verbose=verbose
+            )
+
+    def search(self, queries: list[dict[str, float]]) -> Hits:
+        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": queries})
+        found = self._retriever(frame)
+        return Hits(
+            found["qid"].to_numpy(dtype=np.int64),
+            found["docno"].to_numpy(dtype=object),
+            found["score"].to_numpy(dtype=np.float64) / _TOKS_SCALE,
+        )
+
+
+def searcher(path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> _Searcher:
+    """Opens the index for retrieval."""
+    return _Searcher(path, k1, b, num_results, threads, verbose)
+
+
+@contextlib.contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Keeps PISA's log from the user: it writes progress to the process's output streams from C++.
+
+    Python's ``sys.stderr`` goes on to the terminal meanwhile, so that progress bars stay visible.
+    """
+    if verbose:
+        yield
+        return
+    logger = pyterrier_pisa.indexers._logger  # what its Python code writes to; it would also show its own bars
+    with _lock, open(os.devnull, "wb") as nowhere:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        saved = os.dup(1), os.dup(2)
+        stderr: Any = sys.stderr
+        try:
+            pyterrier_pisa.indexers._logger = _NoLog()
+            if _is_descriptor(stderr, 2):
+                sys.stderr = os.fdopen(os.dup(2), "w", encoding=stderr.encoding, errors="replace", buffering=1)
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            for descriptor, original in zip((1, 2), saved, strict=True):
+                os.dup2(original, descriptor)
+                os.close(original)
+            if sys.stderr is not stderr:
+                sys.stderr.close()
+                sys.stderr = stderr
+            pyterrier_pisa.indexers._logger = logger
+
+
+class _NoLog:
+    """Stands in for the logger of pyterrier_pisa."""
+
+    def info(self, *args: Any, **kwargs: Any) -> None:
+        """Says nothing."""
+
+    def pbar(self, it: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
+        """Shows no bar."""
+        return it
+
+
+def _is_descriptor(stream: Any, number: int) -> bool:
+    try:
+        return bool(stream.fileno() == number)
+    except (AttributeError, OSError, ValueError):  # a notebook's stream, or a closed one
+        return False

@@ -1,0 +1,83 @@
+"""BM25 with Terrier, wherever there is Java 11 or newer; PyTerrier fetches Terrier itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from pyterrier_mart.retrieval.engines import Document, Hits
+
+RESOLUTION = 1e-6  # Terrier's query language keeps six decimals of a weight
+
+_LONGEST_DOCNO = 100  # characters; the index reserves so many for each document, then compresses them
+
+
+def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
+    """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``.
+
+    Raises:
+        ValueError: If a docno is longer than 100 characters.
+    """
+    # Terrier would apply its own stemmer and stop words to documents and queries.
+    indexer = pt.IterDictIndexer(
+        str(path.absolute()), pretokenised=True, stemmer=None, stopwords=None, meta={"docno": _LONGEST_DOCNO},
+        threads=threads, verbose=False,
+    )  # fmt: skip
+    indexer.index(_checked(documents))
+
+
+def _checked(documents: Iterable[Document]) -> Iterator[Document]:
+    for document in documents:
+        if len(document["docno"]) > _LONGEST_DOCNO:
+            raise ValueError(
+                f"docno {document['docno']!r} has {len(document['docno'])} characters, expected at most {_LONGEST_DOCNO}"
+            )
+        yield document
+
+
+class _Searcher:
+    def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
+        # With a large k_3 a term counts in proportion to its weight; Terrier's default of 8 saturates it.
+        controls = {"bm25.k_1": str(k1), "bm25.b": str(b), "bm25.k_3": "1e6"}
+        index = pt.terrier.IndexFactory.of(str(path.absolute()))
+        self._retriever = pt.terrier.Retriever(
+            index, wmodel="BM25", controls=controls, num_results=num_results, threads=threads, verbose=verbose
+        )
+        self._lexicon = index.getLexicon()
+        self._half = index.getCollectionStatistics().getNumberOfDocuments() / 2
+        self._says_nothing: dict[str, bool] = {}
+
+    def search(self, queries: list[dict[str, float]]) -> Hits:
+        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": map(self._telling, queries)})
+        found = self._retriever(frame)
+        number = found["qid"].to_numpy(dtype=np.int64)
+        order = np.lexsort((found["rank"].to_numpy(), number))
+        # Terrier's logarithm has base 2; natural ones make scores comparable with other engines.
+        score = found["score"].to_numpy(dtype=np.float64) * math.log(2)
+        return Hits(number[order], found["docno"].to_numpy(dtype=object)[order], score[order])
+
+    def _telling(self, query: dict[str, float]) -> dict[str, float]:
+        """Leaves out terms that more than half of the documents contain.
+
+        Their inverse document frequency is negative, and Terrier would rank documents lower for containing a term of
+        the query. Other engines score them as nothing.
+        """
+        kept = {term: weight for term, weight in query.items() if not self._is_everywhere(term)}
+        return kept or query
+
+    def _is_everywhere(self, term: str) -> bool:
+        known = self._says_nothing.get(term)
+        if known is None:
+            entry = self._lexicon.getLexiconEntry(term)
+            known = self._says_nothing[term] = entry is not None and entry.getDocumentFrequency() > self._half
+        return known
+
+
+def searcher(path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> _Searcher:
+    """Opens the index for retrieval."""
+    return _Searcher(path, k1, b, num_results, threads, verbose)

@@ -1,0 +1,178 @@
+"""SMTQueryTranslator: a query in one language becomes a weighted bag of words of another."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyterrier as pt
+
+from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.table import TranslationTable
+
+__all__ = ["SMTQueryTranslator"]
+
+_HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
+_MOST_REMEMBERED = 1 << 18  # distinct query words
+
+
+class SMTQueryTranslator(pt.Transformer):
+    """Translates queries word by word with a translation table, for BM25 in the language of the documents.
+
+    Adds ``query_toks``: each query term contributes its ``top_k`` most probable translations, weighted by
+    P(target | source), and ``query`` stays in the source language, which is what re-rankers read. This is the first
+    stage of the MART paper ("SMT"). Repeated terms count repeatedly.
+
+    A term that the table lacks is kept with weight 1, in the normal form of the target language: names, numbers and
+    loan words are often the same there. With ``relate`` (the default) the translations of its known relatives are
+    added to it: other inflected forms, and the parts of compounds (``relate=False`` is what the paper does).
+
+    With ``push=True`` the transformer rewrites ``query`` instead, into the single most probable translation of each
+    term, for engines and readers that need text; the original is kept in ``query_0``.
+
+    .. cite.dblp:: conf/cikm/HuangBSA21
+
+    Example::
+
+        >>> smt = SMTQueryTranslator(TranslationTable.load("de-en"))
+        >>> (smt >> bm25).search("Wo wurde Luther geboren?")
+
+    An index that another program made with a stemmer: Terrier stems ``query_toks`` itself, so that
+    ``smt >> pt.terrier.Retriever(index, wmodel="BM25", controls={"bm25.k_3": "1e6"})`` needs nothing more. PISA does
+    not: pass ``stemmer=lambda word: index.tokenize(word)[0]``.
+
+    Args:
+        table: The table, or what :meth:`TranslationTable.load` takes, such as ``"de-en"``. Its source language is the
+            queries' language.
+        top_k: At most so many translations of a term.
+        threshold: Only translations of at least this probability.
+        relate: Whether relatives of unknown terms are looked up.
+        stop: Whether stop words of the source language are left out (unless nothing else is left).
+        push: Whether ``query`` is rewritten instead of adding ``query_toks``.
+        stemmer: What an index does to its terms: a function from word to stem. Weights of equal stems are summed.
+        verbose: Whether to show a progress bar.
+
+    Raises:
+        ValueError: If ``top_k`` or ``threshold`` is out of range.
+        FileNotFoundError: If a table is named that does not exist.
+    """
+
+    schematic = {"label": "Translate", "help_url": _HELP_URL}
+
+    def __init__(
+        self,
+        table: TranslationTable | str,
+        top_k: int = 10,
+        *,
+        threshold: float = 0.0,
+        relate: bool = True,
+        stop: bool = False,
+        push: bool = False,
+        stemmer: Callable[[str], str] | None = None,
+        verbose: bool = False,
+    ):
+        if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
+            raise ValueError(f"top_k must be a whole number >= 1, not {top_k!r}")
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be in [0, 1], not {threshold!r}")
+        self.table = table if isinstance(table, TranslationTable) else TranslationTable.load(table)
+        self.top_k, self.threshold, self.relate, self.stop = top_k, threshold, relate, stop
+        self.push, self.stemmer, self.verbose = push, stemmer, verbose
+        self._words = Analyzer(self.table.source.lang, fold=self.table.source.fold, stop=stop)
+        self._known: dict[str, tuple[tuple[str, float], ...]] = {}
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Adds ``query_toks``, or rewrites ``query`` where ``push`` is set."""
+        pt.validate.columns(inp, includes=["query"], context=self)
+        rows = inp["query"].tolist()
+        if missing := sum(not isinstance(query, str) for query in rows):
+            warnings.warn(f"{missing} of {len(rows)} queries are not text and count as empty", stacklevel=2)
+        if self.verbose and rows:
+            rows = pt.tqdm(rows, desc=f"translate {'-'.join(self.table.languages)}", unit="q")
+        translate = self.push_text if self.push else self.bag
+        made = [translate(query if isinstance(query, str) else "") for query in rows]
+        if not self.push:
+            return inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
+        out = pt.model.push_queries(inp.drop(columns="query_toks", errors="ignore"), keep_original=False)
+        return out.assign(query=pd.Series(made, index=out.index, dtype="str"))
+
+    def bag(self, query: str) -> dict[str, float]:
+        """Returns the weighted target-language terms of a query, the heaviest first."""
+        bag: dict[str, float] = {}
+        get = bag.get
+        for word in self._terms(query):
+            for target, weight in self._translate(word):
+                bag[target] = get(target, 0.0) + weight
+        return dict(sorted(bag.items(), key=_heaviest_first))
+
+    def push_text(self, query: str) -> str:
+        """Returns the query as text: the most probable translation of each term, in the order of the query."""
+        return " ".join(self._translate(word)[0][0] for word in self._terms(query) if self._translate(word))
+
+    def _terms(self, query: str) -> list[str]:
+        words = self._words.tokens(query)
+        # A query of stop words only ("Wer ist das?") is better asked than dropped.
+        return words if words or not self.stop else self._words._words(query)
+
+    def _translate(self, word: str) -> tuple[tuple[str, float], ...]:
+        """The translations of a term and their weights, remembered: queries repeat words."""
+        found = self._known.get(word)
+        if found is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            found = self._known[word] = self._look_up(word)
+        return found
+
+    def _look_up(self, word: str) -> tuple[tuple[str, float], ...]:
+        weights: Counter[str] = Counter(self.table.translations(word, self.top_k, self.threshold))
+        if not weights:
+            if self.relate and word not in self.table:
+                for i, share in relatives(word, self.table.source_words, self.table.source.lang):
+                    relative = self.table.source_words[i]
+                    for target, prob in self.table.translations(relative, self.top_k, self.threshold).items():
+                        weights[target] += share * prob
+                best = sorted(weights.items(), key=_heaviest_first)[: self.top_k]
+                weights = Counter(dict(best))
+            for target in self.table.target.tokens(word) or [word]:
+                weights[target] += 1.0
+        if self.stemmer is not None:
+            stems: Counter[str] = Counter()
+            for target, weight in weights.items():
+                stems[self.stemmer(target)] += weight
+            weights = stems
+        return tuple(sorted(weights.items(), key=_heaviest_first))
+
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
+        """Lets a cut-off move before this transformer (PyTerrier's optimiser asks)."""
+        return pt.RankCutoff(k) >> self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+    def _key(self) -> tuple[object, ...]:
+        return self.table, self.top_k, self.threshold, self.relate, self.stop, self.push, self.stemmer
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, SMTQueryTranslator) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        options = "".join(
+            f", {name}={value!r}"
+            for name, value, default in (
+                ("threshold", self.threshold, 0.0), ("relate", self.relate, True), ("stop", self.stop, False),
+                ("push", self.push, False), ("stemmer", self.stemmer, None),
+            )
+            if value != default
+        )  # fmt: skip
+        return f"SMTQueryTranslator({self.table!r}, top_k={self.top_k}{options})"
+
+
+def _heaviest_first(item: tuple[str, float]) -> tuple[float, str]:
+    return -item[1], item[0]

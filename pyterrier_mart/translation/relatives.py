@@ -1,0 +1,76 @@
+"""Known relatives of a word that a table lacks: its other inflected forms, and the parts of a compound."""
+
+from __future__ import annotations
+
+from pyterrier_mart.translation.vocabulary import Vocabulary
+
+__all__ = ["relatives"]
+
+# Chosen on de, es, tr and ar -> en (see experiments/results): short enough to find inflected forms, long enough to
+# keep strangers out.
+_SHORTEST_STEM = 4
+_SMALLEST_SHARE = 0.6  # of the word that its stem must be
+_LONGEST_ENDING = 3  # letters that may be cut off or put on
+_MOST_FORMS = 5
+
+# Compounds of the Germanic languages, with what may stand between the parts.
+_LINKING_LETTERS = {
+    "de": ("", "s", "es", "n", "en", "e", "er"),
+    "nl": ("", "s", "en", "e"),
+    "sv": ("", "s"),
+    "da": ("", "s", "e"),
+    "no": ("", "s", "e"),
+    "fi": ("",),
+    "hu": ("",),
+    "et": ("",),
+}
+
+
+def relatives(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]]:
+    """Finds words of a vocabulary that an unknown word is probably related to.
+
+    First other forms of the word: those that begin with the longest stem of it that any begins with, at most three
+    letters of either being cut off. They share a weight of 1. If there are none and the language forms compounds, the
+    best split of the word into two known parts; each part weighs 1, since each contributes a meaning.
+
+    Args:
+        word: A word in normal form that is not in the vocabulary.
+        words: The known words.
+        lang: ISO 639-1 code of the word's language.
+
+    Returns:
+        Numbers of words in the vocabulary, and weights.
+    """
+    if not word.isalpha():
+        return []  # numbers and codes: another one that looks alike means something else
+    forms = _forms(word, words)
+    if forms:
+        return [(i, 1 / len(forms)) for i in forms]
+    return [(i, 1.0) for i in _parts(word, words, _LINKING_LETTERS.get(lang, ()))]
+
+
+def _forms(word: str, words: Vocabulary) -> list[int]:
+    for cut in range(_LONGEST_ENDING + 1):
+        stem = word[: len(word) - cut]
+        if len(stem) < max(_SHORTEST_STEM, _SMALLEST_SHARE * len(word)):
+            break
+        found = [i for i in words.with_prefix(stem) if len(words[i]) <= len(stem) + _LONGEST_ENDING]
+        if found:
+            return found[:_MOST_FORMS]
+    return []
+
+
+def _parts(word: str, words: Vocabulary, linking: tuple[str, ...]) -> list[int]:
+    """The split whose shorter part is longest; a last part that is known as it stands is worth two letters more."""
+    best: tuple[int, list[int]] = (0, [])
+    for cut in range(_SHORTEST_STEM, len(word) - _SHORTEST_STEM + 1):
+        last = words.find(word[cut:])
+        ends = [last] if last >= 0 else _forms(word[cut:], words)[:1]
+        for link in linking if ends else ():
+            first = word[: cut - len(link)]
+            if len(first) < _SHORTEST_STEM or not word[:cut].endswith(link):
+                continue
+            value = min(len(first), len(word) - cut) + (2 if last >= 0 else 0)
+            if value > best[0] and (i := words.find(first)) >= 0:
+                best = (value, [i, *ends])
+    return best[1]

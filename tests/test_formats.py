@@ -1,0 +1,627 @@
+"""Reading and writing translation tables as files of other programs."""
+
+import gzip
+import json
+import os
+import re
+import sys
+import zipfile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyterrier_mart.translation import formats
+from pyterrier_mart.translation.builder import TableFormatError
+from pyterrier_mart.translation.table import TranslationTable
+
+HAUS = {"haus": {"house": 0.75, "home": 0.25}, "katze": {"cat": 1.0}}
+TABLE = TranslationTable.from_dict(HAUS, "de", "en")
+UNIFORM = TranslationTable.from_dict(HAUS, "de", "en", weights="uniform")
+
+MOSES = "house Haus 0.75\nhome Haus 0.25\ncat Katze 1\nNULL Katze 0.1\nthe NULL 0.4\n"
+GIZA = "Haus house 0.75\nHaus\thome  0.25\n\nKatze cat 1.0\nNULL the 0.4\n"
+TSV = "source\ttarget\tprob\nHaus\thouse\t0.75\nHaus\thome\t0.25\nKatze\tcat\t1"
+CSV = 'prob,target,note,source\n0.75,house,"a ""big"",\nthing",Haus\n0.25,home,,Haus\n1,cat,,Katze\n'
+PSQ = '{"Haus": {"house": 0.75,\n "home": 2.5e-1},\n"Katze": {"cat": 1}}'
+MUSE = "Haus house\nHaus\thome\nKatze  cat\n"
+
+PROBABLE = {  # format -> name of the file, text, options
+    "moses-target-source": ("lex.e2f", MOSES, {}),
+    "source-target": ("de-en.actual.ti.final", GIZA, {}),
+    "tsv": ("t.tsv", TSV, {}),
+    "csv": ("t.csv", CSV, {}),
+    "psq": ("t.json", PSQ, {}),
+    "panlex": ("p.tsv", TSV.replace("prob", "quality").replace("0.75", "6").replace("0.25", "2"), {}),
+}
+
+
+def put(tmp_path, name, content):
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if name.endswith((".gz", ".dz")) else data)
+    return path
+
+
+def read(path, **options):
+    return formats.read(path, "de", "en", **options)
+
+
+# --- every format from literal examples ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROBABLE)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("change", [lambda t: t, lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
+def test_example(tmp_path, name, ending, change):
+    file, text, options = PROBABLE[name]
+    path = put(tmp_path, file + ending, change(text))
+    table = read(path, format=name, **options)
+    assert table == TABLE
+    assert table.meta["source"] == path.name
+    assert table.meta["source_format"] == name
+    if name != "panlex":  # whose files look like any TSV
+        assert read(path, meta={"licence": "CC0"}).meta["licence"] == "CC0"
+
+
+def test_muse(tmp_path):
+    assert read(put(tmp_path, "de-en.0-5000.txt", MUSE)) == UNIFORM
+    with pytest.raises(ValueError, match=r"en-de\.txt holds en-de, but de-en was asked for"):
+        read(put(tmp_path, "en-de.txt", MUSE))
+
+
+@pytest.mark.parametrize("order", ["source target prob", "prob target source", "target prob source"])
+def test_order_of_columns(tmp_path, order):
+    text = "".join(
+        " ".join({"source": s, "target": t, "prob": f"{p:g}"}[column] for column in order.split()) + "\n"
+        for s, t, p in TABLE.entries()
+    )
+    path = put(tmp_path, "table", text)
+    assert read(path, format="source-target", order=order) == TABLE
+    formats.write(TABLE, tmp_path / "out", format="moses-target-source", order=order)
+    assert (tmp_path / "out").read_text() == text
+
+
+def test_swapped_columns_are_noticed(tmp_path):
+    path = put(tmp_path, "lex", "a x 0.9\nb x 0.9\n")
+    assert len(read(path, format="source-target")) == 2
+    with pytest.raises(TableFormatError, match="'x' sum to 1.8, .*right order"):
+        read(path, format="moses-target-source")
+
+
+def test_rare_spaces_are_part_of_a_word(tmp_path):
+    path = put(tmp_path, "lex", "Haus\u00a0Boot house 0.5\nHaus\u3000 house 0.5\nKatze cat 1\n")
+    assert dict(read(path, format="source-target").translations("haus")) == {"house": 0.5}
+
+
+@pytest.mark.parametrize(
+    "text, options",
+    [
+        ("Haus\thouse\t0.75\nHaus\thome\t0.25\nKatze\tcat\t1\n", {"header": False}),
+        ("1\tHaus\t0.75\thouse\n2\tHaus\t0.25\thome\n3\tKatze\t1\tcat\n", {"header": False, "columns": (1, -1, 2)}),
+        ("S\tT\tP\nHaus\thouse\t0.75\nHaus\thome\t0.25\nKatze\tcat\t1\n", {"columns": ("S", "T", "P")}),
+        ("source;target;prob\nHaus;house;0.75\nHaus;home;0.25\nKatze;cat;1\n", {"delimiter": ";"}),
+    ],
+)
+def test_tsv_options(tmp_path, text, options):
+    assert read(put(tmp_path, "t.tsv", text), **options) == TABLE
+
+
+@pytest.mark.parametrize(
+    "text, options",
+    [
+        ("source\ttarget\nHaus\thouse\nHaus\thome\nKatze\tcat\n", {}),
+        ("Haus\thouse\nHaus\thome\nKatze\tcat\n", {"header": False}),
+        (TSV, {"columns": ("source", "target")}),
+    ],
+)
+def test_tsv_without_probabilities(tmp_path, text, options):
+    assert read(put(tmp_path, "t.tsv", text), **options) == UNIFORM
+
+
+def test_tsv_has_no_quoting(tmp_path):
+    table = read(put(tmp_path, "t.tsv", 'source\ttarget\tprob\n"Haus\thouse"\t1\n'))
+    assert table.prob("house", "haus") == 1.0
+
+
+def test_weights_and_phrases(tmp_path):
+    path = put(tmp_path, "t.tsv", "source\ttarget\tprob\nHaus\thouse\t3\nHaus\tbig home\t1\n")
+    assert read(path, weights="count", phrases="split").translations("haus") == {
+        "house": 0.75, "big": 0.125, "home": 0.125,
+    }  # fmt: skip
+    assert read(path, weights="uniform").translations("haus") == {"house": 1.0}
+
+
+# --- malformed files -------------------------------------------------------------------------------------------------
+
+BAD_LINES = [
+    ("lex.f2e", "house Haus 0.5\nhome Haus\ncat Katze 1\n", 2, "expected 'target source prob', found 'home Haus'"),
+    ("lex.f2e", "house Haus 0.5\nhome Haus x\ncat Katze 1\n", 2, "expected a number, found 'x'"),
+    ("lex.f2e", "house Haus 0.5\nhome Haus nan\ncat Katze 1\n", 2, "nan is not a finite number"),
+    ("lex.f2e", "house Haus 0.5\nhome Haus -1\ncat Katze 1\n", 2, "-1.0 is not a finite number >= 0"),
+    ("lex.f2e", "house Haus 0.5\nhome Haus 1.5\ncat Katze 1\n", 2, "the probability 1.5 is above 1"),
+    ("lex.f2e", "house Haus 0.5\nhouse Haus 0.2\ncat Katze 1\n", 2, "'Haus' -> 'house' is listed before"),
+    ("lex.f2e", b"house Haus 0.5\nhom\xff Haus 0.2\ncat Katze 1", 2, "byte 4 of the line (0xff) is not UTF-8"),
+    ("lex.f2e", "house Haus 0.5\n" + "x" * (3 << 20) + "\ncat Katze 1\n", 2, "longer than 1,048,576 bytes"),
+    ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\nKatze\tcat\t1", 3, "expected 3 columns, found 2"),
+    ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\t\nKatze\tcat\t1", 3, "expected a number, found ''"),
+    ("t.csv", 'source,target,prob\n"Haus\n",house,0.5\n"Haus"x,home,1\nKatze,cat,1', 4, "not CSV: ',' expected after"),
+    ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\n', 4, "not CSV: unexpected end of data"),
+    ("t.csv", b"source,target,prob\n\nHaus,house,0.5\n\xe4,b,1\nKatze,cat,1", 4, "byte 1 of the line (0xe4)"),
+    ("t.json", '{"Haus": {"house": 0.5,\n"home": "x"},\n"Katze": {"cat": 1}}', 2, "at 'Haus': 'home', found 'x'"),
+    ("t.json", '{"Haus": {"house": 0.5,\n"home": true}, "Katze": {"cat": 1}}', 2, "found True"),
+    ("t.json", '{"Haus": {"house": 0.5,\n"home": 1' + "0" * 9999 + '}, "Katze": {"cat": 1}}', 2, "inf is not a finite"),
+    ("t.json", '{"Haus": {"house": 0.5,\n"house": 0.2}, "Katze": {"cat": 1}}', 2, "'Haus': 'house' is listed before"),
+    ("t.json", '{"Haus": {"a": 0.5},\n"Haus": {"b": [\n1, {}]},\n"Katze": {"cat": 1}}', 2, "listed before, in line 1"),
+    ("t.json", '{"Haus": {"house": 0.5},\n"Maus": 3, "Katze": {"cat": 1}}', 2, "an object at 'Maus', found 3.0"),
+    ("de-en.txt", "Haus house\nHaus\nKatze cat\n", 2, "expected 'source target', found 'Haus'"),
+    ("de-en.txt", "Haus house\nHaus big home\nKatze cat\n", 2, "expected 'source target', found 'Haus big home'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, content, line, reason", BAD_LINES)
+def test_malformed_line(tmp_path, name, content, line, reason):
+    path = put(tmp_path, name, content)
+    with pytest.raises(TableFormatError, match=re.escape(f"{path}, line {line}: ") + ".*" + re.escape(reason)):
+        read(path)
+    with pytest.warns(
+        UserWarning, match=re.escape(f"{path}: skipped 1 malformed entries, the first: {path}, line {line}: ")
+    ):
+        table = read(path, on_error="skip")
+    assert set(table.source_words) == {"haus", "katze"}
+    assert table.meta["malformed_entries_skipped"] == 1
+
+
+BAD_FILES = [
+    ("t.tsv", "a\tb\tc\nHaus\thouse\t1\n", {}, "line 1: missing column 'source'; found 'a', 'b', 'c'"),
+    ("t.tsv", "source\ttarget\tp\nHaus\thouse\t1\n", {}, "missing column 'prob'; found 'source', 'target', 'p'"),
+    ("t.tsv", "source\ttarget\tprob\tprob\nHaus\thouse\t1\t1\n", {}, "line 1: more than one column 'prob'"),
+    ("t.tsv", "Haus\n", {"header": False}, "line 1: expected two or three columns, found one"),
+    ("t.tsv", "Haus\thouse\n", {"header": False, "columns": (0, 2)}, "line 1: expected a column 2, found 2 columns"),
+    ("t.tsv", "", {}, "no entries"),
+    ("t.tsv", "source\ttarget\tprob\n", {}, "no entries"),
+    ("t.tsv", "source\ttarget\nein Haus\thouse\n", {}, "none of its 1 entries is a translation of a single word"),
+    ("lex.f2e", "", {}, "no entries"),
+    ("lex.f2e", "nonsense\n", {"on_error": "skip"}, "no entries (1 malformed)"),
+    ("t.json", "", {}, "no entries"),
+    ("t.json", "{}", {}, "no entries"),
+    ("t.json", "[1]", {}, "line 1: expected an object {source: {target: probability}}, found '[1]'"),
+    ("t.json", '{"a": {"b": 1}\n', {}, "line 2: expected ',' or '}', found the end of the file"),
+    ("t.json", '{"a": {"b": 1},\n}', {}, "line 2: expected a key in quotation marks, found '}'"),
+    ("t.json", '{"a": {"b": 1}}\n x', {}, "line 2: expected nothing after the object, found 'x'"),
+    ("t.json", '{"a": {"b"\n 1}}', {}, "line 2: expected ':', found '1}}'"),
+    ("t.json", '{"a": {"b":\n}}', {}, "line 2: expected a JSON value, found '}}'"),
+    ("t.json", '{"a":' + "[" * 100_000, {}, "line 1: expected a JSON value, found '[[["),
+    ("t.json", b'{"a":\n{"\xff": 1}}', {}, "line 2: 0xff is not UTF-8"),
+    ("de-en.txt", "", {}, "no entries"),
+    ("t.parquet", "no parquet", {}, "not a Parquet file"),
+    ("t.zip", "no zip", {}, "the compressed file is damaged"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, content, options, reason", BAD_FILES)
+def test_malformed_file(tmp_path, name, content, options, reason):
+    path = put(tmp_path, name, content)
+    with pytest.raises(TableFormatError, match=re.escape(str(path)) + ".*" + re.escape(reason)):
+        read(path, **options)
+
+
+@pytest.mark.parametrize("name", ["lex.f2e.gz", "t.tsv.gz", "t.csv.gz", "t.json.gz", "de-en.txt.gz"])
+def test_damaged_gzip(tmp_path, name):
+    stem = name.removesuffix(".gz")
+    text = {"lex.f2e": MOSES, "t.tsv": TSV + "\n", "t.csv": CSV, "t.json": PSQ, "de-en.txt": MUSE}[stem]
+    whole = gzip.compress((text * 50).encode("utf-8"))
+    for damaged in (whole[:-10], whole[:40], whole[:-8] + b"12345678", whole[:30] + b"\xff" * 20 + whole[50:]):
+        path = tmp_path / name
+        path.write_bytes(damaged)
+        with pytest.raises(TableFormatError, match=re.escape(str(path)) + ".*compressed file is damaged or truncated"):
+            read(path, on_error="skip")
+    path.write_text(text)
+    with pytest.raises(TableFormatError, match="not a gzip file, although its name ends in .gz"):
+        read(path)
+
+
+def test_gzip_is_known_by_its_content(tmp_path):
+    path = tmp_path / "lex.f2e"
+    path.write_bytes(gzip.compress(MOSES.encode()))
+    assert read(path) == TABLE
+
+
+def test_files_that_are_not_there(tmp_path):
+    for name in ("t.tsv", "t.json", "lex.f2e", "t.parquet", "x.zip", "x.index", "de-en.txt"):
+        with pytest.raises(FileNotFoundError, match=re.escape(name)):
+            read(tmp_path / name)
+        with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+            read(tmp_path, format={"t.tsv": "tsv", "t.json": "psq", "t.parquet": "parquet"}.get(name, "muse"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path):
+    path = put(tmp_path, "t.tsv", TSV)
+    path.chmod(0)
+    with pytest.raises(PermissionError, match="t.tsv"):
+        read(path)
+
+
+# --- choosing a format -----------------------------------------------------------------------------------------------
+
+
+def test_formats_are_described():
+    for name, known in formats.FORMATS.items():
+        assert known.description and callable(known.reader), name
+
+
+def test_unknown_formats(tmp_path):
+    path = put(tmp_path, "lex.de-en", MOSES)
+    with pytest.raises(
+        ValueError, match="cannot tell the format of .*lex.de-en.*one of: moses-target-source, .*lexicon"
+    ):
+        read(path)
+    with pytest.raises(ValueError, match="unknown format 'giza'; expected one of: moses"):
+        read(path, format="giza")
+    with pytest.raises(ValueError, match="'lexicon' can only be read; expected one of: .*muse$"):
+        formats.write(TABLE, path, format="lexicon")
+    with pytest.raises(ValueError, match="cannot tell the format.*muse$"):
+        formats.write(TABLE, path)
+    assert TranslationTable.read(path, "de", "en", format="moses-target-source") == TABLE
+
+
+def test_unknown_options(tmp_path):
+    path = put(tmp_path, "t.tsv", TSV)
+    with pytest.raises(TypeError, match="'tsv' has no option 'order'; its options are columns, header, delimiter"):
+        read(path, order="source target prob")
+    with pytest.raises(TypeError, match="'psq' has no option 'indent'; it has none"):
+        formats.write(TABLE, tmp_path / "t.json", indent=2)
+    for options, reason in [
+        ({"columns": ("source",)}, "columns must be those of source, target"),
+        ({"columns": "source"}, "columns must be those of source, target"),
+        ({"columns": ("a", "b"), "header": False}, "columns must be positions"),
+        ({"delimiter": "::"}, "delimiter must be one character"),
+        ({"on_error": "ignore"}, "on_error must be"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            read(path, **options)
+    with pytest.raises(ValueError, match="order must name"):
+        read(path, format="source-target", order="source target")
+    with pytest.raises(ValueError, match="three different names"):
+        formats.write(TABLE, path, columns=("a", "b"))
+
+
+def test_progress_bar(tmp_path, capsys):
+    path = put(tmp_path, "t.tsv.gz", TSV)
+    read(path)
+    assert capsys.readouterr().err == ""
+    read(path, verbose=True)
+    assert "t.tsv.gz" in capsys.readouterr().err
+
+
+# --- writing and reading back ----------------------------------------------------------------------------------------
+
+WORDS = {
+    "de": st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=6),
+    "ar": st.text("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", min_size=1, max_size=6),
+    "hi": st.text("कखगघचछजझटठडढतथदधन", min_size=1, max_size=4),
+}
+
+
+@st.composite
+def tables(draw):
+    source, target = draw(st.sampled_from(sorted(WORDS))), draw(st.sampled_from(sorted(WORDS)))
+    counts = st.dictionaries(WORDS[target], st.floats(1e-30, 1e30), min_size=1, max_size=5)
+    entries = draw(st.dictionaries(WORDS[source], counts, min_size=1, max_size=5))
+    return TranslationTable.from_dict(entries, source, target, weights="count")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=tables(), ending=st.sampled_from(["", ".gz"]))
+def test_round_trip(tmp_path, table, ending):
+    uniform = TranslationTable.from_frame(table.to_frame(), *table.languages, columns=("source", "target", None))
+    for name, known in formats.FORMATS.items():
+        if known.writer is None or (name == "parquet" and ending):
+            continue
+        path = tmp_path / (name + ending)
+        formats.write(table, path, format=name)
+        again = formats.read(path, *table.languages, format=name)
+        assert again == (uniform if name in ("muse", "freedict") else table), name
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_names_of_written_files(tmp_path):
+    for name in ("t.tsv", "t.csv.gz", "t.json.gz", "lex.f2e", "t.parquet", "x.actual.ti.final"):
+        TABLE.write(tmp_path / name)
+        assert read(tmp_path / name) == TABLE
+        assert (tmp_path / name).read_bytes()[:2] == b"\x1f\x8b" or not name.endswith(".gz")
+    for name in ("de-en.txt", "freedict-deu-eng", "x.dict", "y.index", "z.dict.dz"):
+        TABLE.write(tmp_path / name)
+        assert read(tmp_path / name) == UNIFORM
+    assert {path.name for path in tmp_path.iterdir()} > {"freedict-deu-eng.index", "freedict-deu-eng.dict.dz", "x.dict"}
+    first = (tmp_path / "t.csv.gz").read_bytes()
+    TABLE.write(tmp_path / "t.csv.gz")
+    assert (tmp_path / "t.csv.gz").read_bytes() == first
+
+
+def test_written_text(tmp_path):
+    TABLE.write(tmp_path / "t.tsv", header=False)
+    assert (tmp_path / "t.tsv").read_text() == "haus\thouse\t0.75\nhaus\thome\t0.25\nkatze\tcat\t1\n"
+    TABLE.write(tmp_path / "t.csv", columns=("s", "t", "p"), delimiter=";")
+    assert (tmp_path / "t.csv").read_text() == "s;t;p\nhaus;house;0.75\nhaus;home;0.25\nkatze;cat;1\n"
+    TABLE.write(tmp_path / "lex.f2e")
+    assert (tmp_path / "lex.f2e").read_text() == "house haus 0.75\nhome haus 0.25\ncat katze 1\n"
+    TABLE.write(tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text()) == HAUS
+
+
+@pytest.mark.parametrize("name", [name for name, known in formats.FORMATS.items() if known.writer])
+def test_a_failed_write_changes_nothing(tmp_path, name, monkeypatch):
+    path = tmp_path / "table"
+    TABLE.write(path, format=name)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    class Broken(TranslationTable):
+        def entries(self):
+            yield "haus", "house", 0.5
+            raise RuntimeError("power cut")
+
+        def to_frame(self):
+            raise RuntimeError("power cut")
+
+    broken = Broken._in_memory(TABLE._arrays(), dict(TABLE.meta), "in memory")
+    with pytest.raises(RuntimeError, match="power cut"):
+        formats.write(broken, path, format=name)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+# --- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+def test_parquet_checks(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "t.parquet"
+    TABLE.write(path)
+    with pytest.raises(ValueError, match="holds de-en, but en-de was asked for"):
+        formats.read(path, "en", "de")
+    pq.write_table(pa.table({"source": ["Haus", None, "Katze"], "target": ["house", "home", "cat"]}), path)
+    with pytest.raises(TableFormatError, match=re.escape(f"{path}, line 2: expected two words, found ")):
+        read(path)
+    with pytest.warns(UserWarning, match="skipped 1"):
+        assert len(read(path, on_error="skip")) == 2
+    pq.write_table(pa.table({"s": ["Haus"], "t": ["house"], "p": [None], "q": ["x"]}), path)
+    for columns, reason in [
+        (("s", "t", "q"), "line 1: expected a number in column 'q', found 'x'"),
+        (("s", "t", "p"), "line 1"),
+        (None, "missing column 'source'"),
+    ]:
+        with pytest.raises(TableFormatError, match=reason):
+            read(path, columns=columns)
+    pq.write_table(pa.table({"s": ["Haus", "Katze"], "t": ["house", "cat"], "p": pa.array([1, 1], pa.int8())}), path)
+    assert len(read(path, columns=("s", "t", "p"))) == 2
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(TableFormatError, match="not a Parquet file"):
+        read(path)
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for act in (lambda path: read(path), lambda path: TABLE.write(path)):
+        with pytest.raises(ImportError, match=r"pip install 'pyterrier-mart\[parquet\]'"):
+            act(tmp_path / "t.parquet")
+
+
+# --- PanLex ----------------------------------------------------------------------------------------------------------
+
+DUMP = {
+    "langvar": "id,lang_code,var_code,mutable\n1,deu,0,f\n2,eng,0,f\n3,xxx,0,f\n4,eng,1,f\n",
+    "expr": 'id,langvar,txt,txt_degr\n10,1,Haus,haus\n11,1,Katze,katze\n20,2,house,house\n21,2,"home, sweet",x\n'
+    "22,2,cat,cat\n23,4,moggy,moggy\n24,2,home,home\n30,3,zzz,zzz\n",
+    # meaning 1 and 2: two sources of one group; 3: another group; 5: only English
+    "denotation": "id,meaning,expr\n1,1,10\n2,1,20\n3,2,10\n4,2,20\n5,3,10\n6,3,20\n7,3,24\n8,4,11\n9,4,22\n10,4,23\n"
+    "11,5,22\n12,4,30\n",
+    "meaning": "id,source\n1,100\n2,101\n3,102\n4,102\n5,999\n",
+    "source": "id,grp,quality\n100,7,3\n101,7,5\n102,102,4\n",
+}
+EXTENDED = (
+    "denotation,meaning,source,grp,quality,expr,langvar\n1,1,100,7,3,10,1\n2,1,100,7,3,20,2\n3,2,101,7,5,10,1\n"
+    "4,2,101,7,5,20,2\n5,3,102,,4,10,1\n6,3,102,,4,20,2\n7,3,102,,4,24,2\n8,4,102,,4,11,1\n9,4,102,,4,22,2\n"
+    "10,4,102,,4,23,4\n11,5,102,,4,22,2\n"
+)
+
+
+def dump(directory, **changes):
+    directory.mkdir(exist_ok=True)
+    for name, text in {**DUMP, **changes}.items():
+        if text is not None:
+            (directory / f"{name}.csv").write_text(text)
+    return directory
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_panlex_dump(tmp_path, extended, zipped):
+    changes = {"denotation": None, "meaning": None, "source": None, "denotationx": EXTENDED} if extended else {}
+    path = dump(tmp_path / "panlex-20240101-csv", **changes)
+    if zipped:
+        with zipfile.ZipFile(tmp_path / "panlex.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+            for file in path.iterdir():
+                packed.write(file, f"{path.name}/{file.name}")
+        path = tmp_path / "panlex.zip"
+    table = read(path)
+    # house: max(3, 5) of group 7 + 4; home: 4
+    assert table.translations("Haus") == pytest.approx({"house": 9 / 13, "home": 4 / 13})
+    assert table.translations("Katze") == {"cat": 0.5, "moggy": 0.5}
+    assert read(path, target_variety=0).translations("Katze") == {"cat": 1.0}
+    assert formats.read(path, "en", "de").translations("cat") == {"katze": 1.0}
+    with pytest.raises(ValueError, match=r"langvar.csv: no variety 7 of 'en'; found \[0, 1\]"):
+        read(path, target_variety=7)
+    with pytest.raises(ValueError, match="langvar.csv: no language 'so'"):
+        formats.read(path, "de", "so")
+
+
+def test_panlex_group_is_optional(tmp_path):
+    path = dump(tmp_path / "d", source="id,quality\n100,3\n101,5\n102,4\n")
+    assert read(path).prob("house", "haus") == pytest.approx(12 / 16)
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"expr": None}, r"d: missing expr\.csv; found"),
+        ({"expr": "id,langvar\n"}, r"expr\.csv, line 1: missing column 'txt'; found id, langvar"),
+        ({"expr": ""}, r"expr\.csv, line 1: missing column"),
+        ({"expr": DUMP["expr"] + "x,1,Maus,maus\n"}, r"expr\.csv, line 10: expected a number, found 'x'"),
+        ({"expr": DUMP["expr"] + "9,1\n"}, r"expr\.csv, line 10: expected 4 columns, found 2"),
+        ({"denotation": DUMP["denotation"] + f"13,{10**30},10\n"}, r"denotation\.csv, line 14: expected a number"),
+        ({"meaning": "id,source\n1,5\n"}, r"meaning\.csv, line 2: the source '5' is not in source\.csv"),
+        ({"source": "id,grp,quality\n100,7,-3\n101,7,5\n102,102,4\n"}, r"meaning\.csv, line 2: the quality '-3'"),
+        ({"denotation": "id,meaning,expr\n"}, "no entries"),
+    ],
+)
+def test_malformed_panlex_dump(tmp_path, changes, reason):
+    with pytest.raises(TableFormatError, match=reason):
+        read(dump(tmp_path / "d", **changes))
+
+
+def test_damaged_panlex_zip(tmp_path):
+    path = tmp_path / "panlex.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, text in DUMP.items():
+            packed.writestr(f"{name}.csv", text)
+    path.write_bytes(path.read_bytes().replace(b"moggy", b"MOGGY"))
+    with pytest.raises(TableFormatError, match="panlex.zip.*damaged"):
+        read(path)
+
+
+def test_panlex_export(tmp_path):
+    text = 'Haus,"house",6\nHaus,home,2\n"Katze",cat,3\n'
+    path = put(tmp_path, "export.csv", "from,to,trans_quality\n" + text)
+    assert read(path, format="panlex", columns=("from", "to", "trans_quality")) == TABLE
+    assert read(path, format="panlex", columns=("from", "to")) == UNIFORM
+    with pytest.raises(TableFormatError, match="line 1: missing column 'source'"):
+        read(path, format="panlex")
+
+
+# --- FreeDict --------------------------------------------------------------------------------------------------------
+
+DICT = """Haus /hˈaʊs/ <neut, n, sg>
+ [arch.] house <n>, home <n>chm. (of sb.), big house <n>
+         Note: a thing, another thing
+      "zu Hause"  - at home
+   Synonyms: {Bau}, {Gebäude}
+
+ see: {Häuser}
+|Haus… /hˈaʊs/
+domestic
+|etw. aufheben /ˈaʊf/
+1. lift
+2.
+keep
+; save
+|Sehen
+see <v>
+|Stickstoff /x/ (N)
+nitrogen
+|Häuser <n>
+
+ Plural of {Haus}: houses
+|"""
+HEADWORDS = [["haus"], ["haus"], ["etw aufheben"], ["sehen"], ["n", "stickstoff"], ["häuser"]]
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def digits(n):
+    return (digits(n // 64) if n >= 64 else "") + DIGITS[n % 64]
+
+
+def freedict(tmp_path, lines=None, name="freedict-deu-eng", packed=True):
+    index, body = ["00databaseshort\tA\t5"], b""
+    for words, entry in zip(HEADWORDS, DICT.split("|"), strict=False):
+        data = entry.encode("utf-8")
+        index += [f"{word}\t{digits(len(body))}\t{digits(len(data))}" for word in words]
+        body += data
+    put(tmp_path, f"{name}.index", "\n".join(index if lines is None else lines) + "\n")
+    put(tmp_path, f"{name}.dict{'.dz' if packed else ''}", body)
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("ending", ["", ".index", ".dict"])
+def test_freedict(tmp_path, packed, ending):
+    prefix = freedict(tmp_path, packed=packed)
+    path = prefix.with_name(prefix.name + ending + (".dz" if packed and ending == ".dict" else ""))
+    table = read(path)
+    found = {word: set(table.translations(word)) for word in table.source_words}
+    assert found == {
+        "haus": {"house", "home"}, "aufheben": {"lift", "keep", "save"}, "sehen": {"see"}, "n": {"nitrogen"},
+        "stickstoff": {"nitrogen"}, "hauser": {"houses"},
+    }  # fmt: skip
+    assert table.prob("house", "haus") == 0.5
+    assert table.meta["source_format"] == "freedict"
+    with pytest.raises(ValueError, match="holds de-en, but de-fr was asked for"):
+        formats.read(path, "de", "fr")
+
+
+def test_freedict_overlapping_entries(tmp_path):
+    path = freedict(tmp_path, ["haus\tA\tBA", "haus2\tA\tC", "bau\tD\tB", "rest\tBB\tD"])
+    assert read(path).prob("house", "haus") == 1.0
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ("haus\tA", "expected headword, offset and length, found 'haus\\\\tA'"),
+        ("haus\tA\t?", "expected a number of base-64 digits .*, found '\\?'"),
+        ("haus\t\tA", "expected a number of base-64 digits .*, found ''"),
+        ("haus\t" + "/" * 50 + "\tA", "expected a number of base-64 digits"),
+        ("haus\tA\t////", r"offset 0 \+ length 16,777,215 is beyond the end of freedict-deu-eng.dict.dz"),
+        ("haus\t////\tB", r"offset 16,777,215 \+ length 1 is beyond the end"),
+        ("haus\tA\tI", "the entry at offset 0 of freedict-deu-eng.dict.dz is not UTF-8"),  # cuts a letter
+    ],
+)
+def test_malformed_freedict_index(tmp_path, line, reason):
+    path = freedict(tmp_path, ["00databaseshort\tA\tF", "haus\tA\tBA", line])
+    with pytest.raises(TableFormatError, match=r"freedict-deu-eng\.index, line 3: " + reason):
+        read(path)
+    with pytest.warns(UserWarning, match="skipped 1"):
+        assert "haus" in read(path, on_error="skip")
+
+
+def test_damaged_freedict(tmp_path):
+    path = freedict(tmp_path)
+    packed = path.with_name(path.name + ".dict.dz")
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(TableFormatError, match=r"deu-eng\.dict\.dz: the compressed file is damaged or truncated"):
+        read(path)
+    packed.unlink()
+    with pytest.raises(FileNotFoundError, match=r"missing .*deu-eng\.dict\.dz"):
+        read(path)
+    path.with_name(path.name + ".index").unlink()
+    with pytest.raises(FileNotFoundError, match=r"missing .*deu-eng\.index"):
+        read(path)
+
+
+# --- lexicons --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "house\tHaus\nhome\tHaus\ncat\tKatze\n",
+        "google\thouse\tHaus\nfacebook\thome\tHaus\nfacebook\tcat\tKatze\n",
+        "symbol\tU+1F3E0\thouse\tHaus\nsymbol\tU+1\thome\tHaus\nlanguage\tyy\tBerlin\tBerlin\nsymbol\tU+2\tcat\tKatze\n",
+    ],
+)
+def test_lexicon(tmp_path, text):
+    path = put(tmp_path, "en-de.tsv.gz", text)
+    assert read(path, format="lexicon") == UNIFORM
+    other = formats.read(path, "en", "de", format="lexicon")
+    assert dict(other.translations("home")) == {"haus": 1.0} and "berlin" not in other
+    with pytest.raises(ValueError, match="from or to English, not de-fr"):
+        formats.read(path, "de", "fr", format="lexicon")
+    with pytest.raises(ValueError, match="holds en-de, but en-so was asked for"):
+        formats.read(path, "en", "so", format="lexicon")
+
+
+def test_malformed_lexicon(tmp_path):
+    path = put(tmp_path, "words.tsv", "house\tHaus\ncat\n")
+    with pytest.raises(TableFormatError, match="line 2: expected 2 columns, found 1"):
+        read(path, format="lexicon")

@@ -1,0 +1,123 @@
+"""Translation tables of aligned word vectors."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+
+from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation.builder import TableFormatError
+from pyterrier_mart.translation.formats import read_vectors
+
+SOURCE = "3 2\nHaus 1 0 \nKatze 0 1\nhaus 0 1\n"
+TARGET = "house 2 0\nhome 1 1\ncat 0 3\nnothing -1 -1\n"
+
+
+def put(tmp_path, name, content):
+    path = tmp_path / name
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def read(tmp_path, source=SOURCE, target=TARGET, **options):
+    return read_vectors(put(tmp_path, "de.vec", source), put(tmp_path, "en.vec.gz", target), "de", "en", **options)
+
+
+def test_nearest_neighbours(tmp_path):
+    table = read(tmp_path)
+    half = np.sqrt(0.5)
+    # the first, most frequent spelling of a word counts; cosines of 0 or less do not
+    assert table.translations("Haus") == pytest.approx({"house": 1 / (1 + half), "home": half / (1 + half)})
+    assert table.translations("Katze") == pytest.approx({"cat": 1 / (1 + half), "home": half / (1 + half)})
+    assert table.meta["source"] == ["de.vec", "en.vec.gz"]
+    assert read(tmp_path, k=1).translations("Haus") == {"house": 1.0}
+    assert read(tmp_path, min_cosine=0.9).translations("Haus") == {"house": 1.0}
+    assert read(tmp_path, max_words=1).translations("Haus") == {"house": 1.0}
+    assert "katze" not in read(tmp_path, max_words=1)
+    assert read(tmp_path, meta={"licence": "CC"}).meta["licence"] == "CC"
+
+
+def test_words_with_spaces(tmp_path):
+    target = "3 2\nNew York 1 0\n\u00a0 1 0\nhouse 1 0\n\n"
+    assert read(tmp_path, target=target).translations("haus") == {"house": 1.0}
+
+
+@pytest.mark.parametrize("csls", [False, True])
+def test_against_plain_computation(tmp_path, csls):
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=(57, 8)).round(3), rng.normal(size=(83, 8)).round(3)
+    text = ["".join(f"{p}{i} {' '.join(map(str, row))}\n" for i, row in enumerate(m)) for p, m in (("a", a), ("b", b))]
+    table = read(tmp_path, *text, k=4, block=10, csls=csls)
+    unit = [m / np.linalg.norm(m, axis=1, keepdims=True) for m in (a, b)]
+    cosine = unit[0] @ unit[1].T
+    score = cosine
+    if csls:
+        r_source = np.sort(cosine, axis=1)[:, -10:].mean(axis=1, keepdims=True)
+        r_target = np.sort(cosine, axis=0)[-10:].mean(axis=0)
+        score = 2 * cosine - r_source - r_target
+    for i in range(len(a)):
+        best = [j for j in np.argsort(-score[i])[:4] if cosine[i, j] > 0]
+        expected = {f"b{j}": cosine[i, j] / cosine[i, best].sum() for j in best}
+        assert table.translations(f"a{i}") == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "source, line, reason",
+    [
+        ("3 2\nHaus 1 0\nKatze 1\nHund 1 1\n", 3, "expected a word and 2 numbers, found 'Katze 1'"),
+        ("Haus 1 0\nKatze 1 x\nHund 1 1\n", 2, "expected a word and 2 numbers, found 'Katze 1 x'"),
+        ("Haus 1 0\nKatze 0 0\nHund 1 1\n", 2, "the vector of 'Katze' is zero or not finite"),
+        ("Haus 1 0\nKatze nan 1\nHund 1 1\n", 2, "the vector of 'Katze' is zero or not finite"),
+        ("Haus 1 0\nKatze 1e999 1\nHund 1 1\n", 2, "the vector of 'Katze' is zero or not finite"),
+        (b"Haus 1 0\n\xff 1 1\nHund 1 1\n", 2, "byte 1 of the line (0xff) is not UTF-8"),
+    ],
+)
+def test_malformed_line(tmp_path, source, line, reason):
+    with pytest.raises(TableFormatError, match=re.escape(f"de.vec, line {line}: {reason}")):
+        read(tmp_path, source)
+    with pytest.warns(UserWarning, match="skipped 1 malformed"):
+        table = read(tmp_path, source.replace(b"\n", b"\r\n") if isinstance(source, bytes) else source, on_error="skip")
+    assert list(table.source_words) == ["haus", "hund"]
+
+
+@pytest.mark.parametrize(
+    "source, target, reason",
+    [
+        (SOURCE, "house 1 0 0\n", "de.vec holds vectors of 2 numbers and .*en.vec.gz of 3"),
+        ("4 2\nHaus 1 0\n", TARGET, "de.vec: expected 4 vectors as its first line says, found 1"),
+        ("", TARGET, "de.vec: no vectors of single words"),
+        ("1 2\n. 1 0\n", TARGET, "de.vec: no vectors of single words"),
+        ("Haus 1 0\n", "house -1 0\n", "no two words have a cosine above 0"),
+    ],
+)
+def test_malformed_files(tmp_path, source, target, reason):
+    with pytest.raises(TableFormatError, match=reason):
+        read(tmp_path, source, target)
+
+
+def test_damaged_gzip(tmp_path):
+    path = put(tmp_path, "en.vec.gz", TARGET)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(TableFormatError, match="en.vec.gz, after line .*damaged or truncated"):
+        read_vectors(put(tmp_path, "de.vec", SOURCE), path, "de", "en")
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"max_words": 1.5}, {"block": True}, {"min_cosine": 1}])
+def test_options(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        read(tmp_path, **options)
+
+
+def test_analyzers(tmp_path):
+    table = read_vectors(
+        put(tmp_path, "a", "Übung 1 0\n"), put(tmp_path, "b", TARGET), Analyzer("de", fold=False), Analyzer("en")
+    )
+    assert list(table.source_words) == ["übung"]
+
+
+def test_progress_bar(tmp_path, capsys):
+    read(tmp_path, verbose=True)
+    shown = capsys.readouterr().err
+    assert "de.vec" in shown and "nearest neighbours" in shown

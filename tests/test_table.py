@@ -1,0 +1,719 @@
+"""Translation tables: how entries become one, what it answers, what is made of it, and its files."""
+
+import copy
+import errno
+import json
+import os
+import pickle
+import shutil
+import tarfile
+import threading
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lz4.frame import LZ4FrameFile
+
+from pyterrier_mart import Analyzer
+from pyterrier_mart.translation import table as table_module
+from pyterrier_mart.translation.builder import TableBuilder, TableFormatError
+from pyterrier_mart.translation.table import TranslationTable
+from pyterrier_mart.translation.vocabulary import Vocabulary
+
+ENTRIES = {
+    "haus": {"house": 0.6, "home": 0.3, "building": 0.05},
+    "katze": {"cat": 0.9, "kitten": 0.1},
+    "straße": {"street": 0.5, "road": 0.5},
+}
+FILES = ["pt_meta.json", *(f"{name}.npy" for name in table_module._ARRAYS)]
+
+
+def build(entries, **options):
+    return TranslationTable.from_dict(entries, "de", "en", **options)
+
+
+@pytest.fixture
+def table():
+    return build(ENTRIES, meta={"source": "test", "licence": "CC0"})
+
+
+@pytest.fixture
+def saved(table, tmp_path):
+    return table.save(tmp_path / "table")
+
+
+def rows(table):
+    """The table as {source: {target: probability}} with rounded probabilities."""
+    out = {}
+    for source, target, prob in table.entries():
+        out.setdefault(source, {})[target] = round(prob, 6)
+    return out
+
+
+def content(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+# --------------------------------------------------------------------------------------------------------- building
+
+
+def test_words_are_put_into_normal_form():
+    table = build({"Straße": {"Street": 0.5, "ROAD": 0.5}, "Café": {"café": 1.0}})
+    assert rows(table) == {"strasse": {"road": 0.5, "street": 0.5}, "cafe": {"cafe": 1.0}}
+    assert list(table.source_words) == ["cafe", "strasse"]
+    assert list(table.target_words) == ["cafe", "road", "street"]
+
+
+def test_source_spellings_are_averaged_and_target_spellings_summed():
+    table = build({"Haus": {"house": 0.6, "House": 0.2}, "haus": {"house": 0.4, "home": 0.6}})
+    assert rows(table) == {"haus": {"house": 0.6, "home": 0.3}}
+    counts = build({"Haus": {"house": 6, "House": 2}, "haus": {"house": 4, "home": 4}}, weights="count")
+    assert rows(counts) == {"haus": {"house": 0.75, "home": 0.25}}
+
+
+def test_only_spellings_with_an_entry_left_are_averaged():
+    table = build({"Haus": {"house": 0.8}, "HAUS": {"big house": 1.0}})
+    assert rows(table) == {"haus": {"house": 0.8}}
+    frame = pd.DataFrame({"source": ["Haus", "HAUS"], "target": ["house", "house"], "prob": [0.8, 7.0]})
+    with pytest.warns(UserWarning, match="skipped 1 malformed"):
+        assert rows(TranslationTable.from_frame(frame, "de", "en", on_error="skip")) == {"haus": {"house": 0.8}}
+
+
+def test_what_is_not_one_word_is_dropped_and_counted():
+    table = build({"das Haus": {"house": 1.0}, "!": {"x": 1.0}, "": {"y": 1.0}, "haus": {"the house": 0.5, "?": 0.25}})
+    assert len(table) == 0 and table.meta["entries_not_of_single_words"] == 5
+    assert "entries_not_of_single_words" not in build(ENTRIES).meta
+
+
+def test_phrases_can_be_split():
+    table = build({"haus": {"big house": 0.5, "house": 0.25, "very big house": 0.25}}, phrases="split")
+    assert rows(table) == {"haus": {"house": 0.583333, "big": 0.333333, "very": 0.083333}}
+    assert rows(build({"das haus": {"a b": 1.0}}, phrases="split")) == {}
+
+
+def test_stop_words_belong_in_tables():
+    table = TranslationTable.from_dict({"die": {"the": 1.0}}, Analyzer("de", stop=True), Analyzer("en", stop=True))
+    assert rows(table) == {"die": {"the": 1.0}} and table.source == Analyzer("de")
+
+
+def test_meanings_of_weights():
+    entries = {"haus": {"house": 3, "home": 1, "hut": 0}}
+    assert rows(build(entries, weights="count")) == {"haus": {"house": 0.75, "home": 0.25}}
+    assert rows(build(entries, weights="uniform")) == {"haus": {"home": 0.5, "house": 0.5}}
+    assert rows(build({"haus": {"house": 0.5, "home": 0.0}})) == {"haus": {"house": 0.5}}
+    with pytest.raises(ValueError, match="weights must be one of 'probability', 'count', 'uniform', not 'prob'"):
+        build(entries, weights="prob")
+
+
+@pytest.mark.parametrize("option", [{"phrases": "keep"}, {"on_error": "ignore"}])
+def test_unknown_options(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} must be"):
+        TranslationTable.from_frame(build(ENTRIES).to_frame(), "de", "en", **option)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.1, 1.5, "0.5", None, True, [1]])
+def test_impossible_weights(weight):
+    with pytest.raises(TableFormatError, match="dict"):
+        build({"haus": {"house": weight}})
+    frame = pd.DataFrame({"source": ["a", "haus"], "target": ["b", "house"], "prob": [0.5, weight]}, dtype=object)
+    with pytest.raises(TableFormatError, match="frame, line 2: "):
+        TranslationTable.from_frame(frame, "de", "en")
+
+
+@pytest.mark.parametrize("word", [None, float("nan"), 5, b"haus"])
+def test_cells_that_are_no_words(word):
+    for entries in ({word: {"house": 1.0}}, {"haus": {word: 1.0}}):
+        with pytest.raises(TableFormatError, match="expected two words"):
+            build(entries)
+    frame = pd.DataFrame({"source": ["a", word], "target": ["b", "house"], "prob": [0.5, 0.5]}, dtype=object)
+    with pytest.raises(TableFormatError, match="frame, line 2: expected two words"):
+        TranslationTable.from_frame(frame, "de", "en")
+
+
+def test_numbers_of_any_kind():
+    assert rows(build({"haus": {"house": np.float32(0.5), "home": np.float64(0.25), "hut": 0}})) == {
+        "haus": {"house": 0.5, "home": 0.25}
+    }
+    assert rows(build({"haus": {"house": np.int64(1)}})) == {"haus": {"house": 1.0}}
+    frame = pd.DataFrame({"source": ["a"], "target": ["b"], "prob": pd.Series([np.float32(0.5)], dtype=object)})
+    assert rows(TranslationTable.from_frame(frame, "de", "en")) == {"a": {"b": 0.5}}
+
+
+def test_probabilities_that_sum_to_more_than_one():
+    assert len(build({"haus": {"house": 0.503, "home": 0.504}})) == 2  # printed with a few decimals
+    with pytest.raises(TableFormatError, match="'haus' sum to 1.2, expected at most 1; are the source and target"):
+        build({"katze": {"cat": 1.0}, "haus": {"house": 0.6, "home": 0.6}})
+    assert len(build({"haus": {"house": 0.6, "home": 0.6}}, weights="count")) == 2
+
+
+def test_pairs_listed_twice_are_named_with_their_line():
+    frame = pd.DataFrame({"source": ["a", "b", "a"], "target": ["x", "x", "x"], "prob": [0.25, 0.5, 0.25]})
+    with pytest.raises(TableFormatError, match="file.tsv, line 3: the pair 'a' -> 'x' is listed before"):
+        TranslationTable.from_frame(frame, "de", "en", where="file.tsv")
+    with pytest.warns(UserWarning, match="file.tsv: skipped 1 malformed entries, the first: file.tsv, line 3"):
+        table = TranslationTable.from_frame(frame, "de", "en", where="file.tsv", on_error="skip")
+    assert rows(table) == {"a": {"x": 0.25}, "b": {"x": 0.5}} and table.meta["malformed_entries_skipped"] == 1
+    assert rows(TranslationTable.from_frame(frame, "de", "en", weights="count")) == {"a": {"x": 1.0}, "b": {"x": 1.0}}
+
+
+def test_many_pairs_listed_twice_are_skipped_fast():
+    n = 20_000
+    frame = pd.DataFrame({"source": [f"a{i}" for i in range(n)] * 2, "target": ["x"] * 2 * n, "prob": [0.5] * 2 * n})
+    with pytest.warns(UserWarning, match=f"skipped {n} malformed"):
+        assert len(TranslationTable.from_frame(frame, "de", "en", on_error="skip")) == n
+
+
+def test_a_skipped_entry_does_not_hide_a_later_one():
+    frame = pd.DataFrame({"source": ["a", "a"], "target": ["x", "x"], "prob": [5.0, 0.5]})
+    with pytest.warns(UserWarning, match="skipped 1 malformed"):
+        assert rows(TranslationTable.from_frame(frame, "de", "en", on_error="skip")) == {"a": {"x": 0.5}}
+
+
+def test_columns_of_frames():
+    frame = pd.DataFrame({"src": ["haus", "haus"], "tgt": ["house", "home"], "n": [3, 1]}, index=[9, 4])
+    read = TranslationTable.from_frame(frame, "de", "en", columns=("src", "tgt", "n"), weights="count")
+    assert rows(read) == {"haus": {"house": 0.75, "home": 0.25}}
+    uniform = TranslationTable.from_frame(frame, "de", "en", columns=("src", "tgt", None))
+    assert rows(uniform) == {"haus": {"home": 0.5, "house": 0.5}}
+    with pytest.raises(TableFormatError, match=r"missing column 'prob'; found \['src', 'tgt', 'n'\]"):
+        TranslationTable.from_frame(frame, "de", "en", columns=("src", "tgt", "prob"))
+
+
+def test_unknown_languages():
+    with pytest.raises(ValueError, match="unknown language code 'xx'"):
+        TranslationTable.from_dict(ENTRIES, "xx", "en")
+    with pytest.raises(ValueError, match="unknown language code 'english'"):
+        TranslationTable.from_dict(ENTRIES, "de", "english")
+
+
+def test_builder_has_a_length():
+    builder = TableBuilder("de", "en")
+    builder.add("haus", "house", 0.5)
+    assert len(builder) == 1
+
+
+@pytest.mark.parametrize(
+    "meta", [{"fingerprint": "x"}, {"entries": 5}, {"path": os}, {"x": float("nan")}, {"x": np.float32(1)}, {"x": {1}}]
+)
+def test_metadata_that_cannot_be(meta, table):
+    for make in (lambda: build(ENTRIES, meta=meta), lambda: table.with_meta(**meta)):
+        with pytest.raises(ValueError, match="the table itself determines it|must be JSON values"):
+            make()
+
+
+def test_metadata(table):
+    assert table.meta["source"] == "test" and table.meta["licence"] == "CC0"
+    more = table.with_meta(licence="CC-BY", note=("a", 1))
+    assert more.meta["licence"] == "CC-BY" and more.meta["note"] == ["a", 1] and table.meta["licence"] == "CC0"
+    assert more == table
+    assert table.meta["direction"] == "de-en" and table.meta["meaning"] == "P(target | source)"
+    assert (table.meta["entries"], table.meta["source_words"], table.meta["target_words"]) == (7, 3, 7)
+    with pytest.raises(TypeError):
+        table.meta["licence"] = "mine"
+
+
+# -------------------------------------------------------------------------------------------------------- looking up
+
+
+def test_lookups(table):
+    assert table.translations("haus") == pytest.approx(ENTRIES["haus"])
+    assert list(table.translations("haus")) == ["house", "home", "building"]
+    assert list(table.translations("strasse")) == ["road", "street"]  # equal probabilities: by word
+    assert table.prob("cat", "katze") == pytest.approx(0.9)
+    assert table.prob("dog", "katze") == table.prob("cat", "hund") == table.prob("house", "katze") == 0.0
+    assert table.translations("hund") == {} and "hund" not in table and "haus" in table and 5 not in table
+    assert len(table) == 7 and table.languages == ("de", "en")
+
+
+def test_words_are_looked_up_in_any_form(table):
+    assert table.translations("Straße") == table.translations("STRASSE") == table.translations("strasse") != {}
+    assert table.prob("CAT", "Katze") == table.prob("cat", "katze")
+    assert "KATZE" in table and table.source_id("Katze") == table.source_words.find("katze")
+    assert table.target_id("Cat!") == table.target_words.find("cat") and table.target_id("cat house") == -1
+    for odd in ("", " ", "!", "das haus", "\ud800", "haus\x00haus"):
+        assert table.translations(odd) == {} and odd not in table
+
+
+def test_the_best_translations(table):
+    assert list(table.translations("haus", top_k=2)) == ["house", "home"]
+    assert list(table.translations("haus", top_k=99)) == ["house", "home", "building"]
+    assert list(table.translations("haus", threshold=0.3)) == ["house", "home"]  # although 0.3 is no float32
+    assert list(table.translations("haus", top_k=1, threshold=0.7)) == []
+    for top_k in (0, -1, 1.5, True, "2"):
+        with pytest.raises(ValueError, match="top_k must be a whole number >= 1"):
+            table.translations("haus", top_k=top_k)
+
+
+def test_coverage(table):
+    assert table.coverage(["haus", "Katze", "hund", "haus"]) == 0.75
+    assert table.coverage([]) == 1.0 and table.coverage(iter(["hund"])) == 0.0
+
+
+def test_entries_and_frame(table):
+    entries = list(table.entries())
+    assert [entry[:2] for entry in entries[:3]] == [("haus", "house"), ("haus", "home"), ("haus", "building")]
+    frame = table.to_frame()
+    assert list(frame.columns) == ["source", "target", "prob"] and len(frame) == 7
+    assert list(frame.itertuples(index=False, name=None)) == entries
+    again = TranslationTable.from_frame(frame, "de", "en")
+    assert again == table and again.fingerprint == table.fingerprint
+    frame["prob"] = 0.0
+    assert table.prob("cat", "katze") > 0
+
+
+def test_empty_table(tmp_path):
+    empty = build({})
+    assert (
+        len(empty) == 0 and empty.translations("haus") == {} and empty.to_frame().empty and list(empty.entries()) == []
+    )
+    for made in (empty.prune(top_k=1, cumulative=0.5), empty.normalize(), empty.interpolate(empty), empty.invert()):
+        assert len(made) == 0
+    again = empty.save(tmp_path / "empty")
+    again.verify()
+    assert again == empty and pickle.loads(pickle.dumps(empty)) == empty
+    assert empty.interpolate(build(ENTRIES)) == build(ENTRIES)
+
+
+# ---------------------------------------------------------------------------------------------------------- values
+
+
+def test_tables_do_not_change(table, saved):
+    for each in (table, saved, pickle.loads(pickle.dumps(table)), table.with_meta(x=1)):
+        for array in (each.rows, each.columns, each.probs, each.source_words.text, each.target_words.offsets):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+
+
+def test_equality_by_content(table, saved):
+    same = [table, saved, build(dict(reversed(ENTRIES.items()))), pickle.loads(pickle.dumps(table)), copy.copy(table)]
+    others = [
+        build({"haus": {"house": 0.5}}), TranslationTable.from_dict(ENTRIES, "de", "fr"), table.normalize(),
+        TranslationTable.from_dict(ENTRIES, Analyzer("de", fold=False), "en"), table.invert(),
+    ]  # fmt: skip
+    assert len(set(same)) == 1 and len({table, *others}) == 6
+    assert table != "table" and table != others[0]
+
+
+def test_repr(table, saved, tmp_path):
+    assert repr(table) == "TranslationTable(de-en, 7 entries)"
+    assert repr(saved) == f"TranslationTable(de-en, 7 entries, {str(tmp_path / 'table')!r})"
+
+
+def test_pickles_of_files_are_small(table, saved, tmp_path, monkeypatch):
+    again = pickle.loads(pickle.dumps(saved))
+    assert again == saved and again.path == saved.path and isinstance(again.probs, np.memmap)
+    assert len(pickle.dumps(saved)) < 300
+    memory = pickle.loads(pickle.dumps(table))
+    assert memory == table and memory.translations("Haus") == table.translations("haus")
+    assert dict(memory.meta) == dict(table.meta)
+    monkeypatch.chdir(tmp_path)
+    data = pickle.dumps(TranslationTable("table"))
+    monkeypatch.chdir("/")
+    assert pickle.loads(data) == table
+
+
+def test_vocabulary():
+    words = ["a", "aa", "b", "straße", "日本", "😀"]
+    vocabulary = Vocabulary.from_words(words)
+    assert list(vocabulary) == words and len(vocabulary) == 6 and vocabulary[1:3] == ["aa", "b"]
+    assert vocabulary[-1] == "😀" and vocabulary[np.int64(0)] == "a" and vocabulary[::-2] == words[::-2]
+    assert [vocabulary.find(word) for word in words] == list(range(6))
+    assert all(vocabulary.find(word) == -1 for word in ("", "0", "ab", "z", "😁", "\ud800"))
+    assert "b" in vocabulary and 5 not in vocabulary and vocabulary.index("b") == 2
+    for i in (6, -7):
+        with pytest.raises(IndexError, match=f"word {i} of a vocabulary of 6"):
+            vocabulary[i]
+    for wrong in (["b", "a"], ["a", "a"]):
+        with pytest.raises(ValueError, match="sorted and distinct"):
+            Vocabulary.from_words(wrong)
+    assert pickle.loads(pickle.dumps(vocabulary)) == vocabulary != Vocabulary.from_words(["a"])
+    assert list(Vocabulary.from_words([])) == [] and Vocabulary.from_words([]).find("a") == -1
+
+
+# ---------------------------------------------------------------------------------------------------- derived tables
+
+
+def test_prune(table):
+    assert rows(table.prune(top_k=1)) == {"haus": {"house": 0.6}, "katze": {"cat": 0.9}, "strasse": {"road": 0.5}}
+    assert rows(table.prune(threshold=0.5)) == {
+        "haus": {"house": 0.6}, "katze": {"cat": 0.9}, "strasse": {"road": 0.5, "street": 0.5},
+    }  # fmt: skip
+    assert rows(table.prune(threshold=0.6)) == {"haus": {"house": 0.6}, "katze": {"cat": 0.9}}  # nor is 0.6 a float32
+    assert rows(table.prune(threshold=0.3, renormalize=True))["haus"] == {"house": 0.666667, "home": 0.333333}
+    assert table.prune() == table and len(table.prune(threshold=1.0)) == 0
+    for wrong in ({"top_k": 0}, {"cumulative": 0}, {"cumulative": 1.1}, {"cumulative": float("nan")}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            table.prune(**wrong)
+
+
+def test_prune_to_a_cumulative_share(table):
+    # The row sums to 0.95; the entry with which the sum reaches the share stays.
+    assert list(rows(table.prune(cumulative=0.6))["haus"]) == ["house"]
+    assert list(rows(table.prune(cumulative=0.65))["haus"]) == ["house", "home"]
+    assert list(rows(table.prune(cumulative=0.99))["haus"]) == ["house", "home", "building"]
+    assert list(rows(table.prune(cumulative=0.5))["strasse"]) == ["road"]
+    assert table.prune(cumulative=1) == table
+    tiny = build({"haus": {"house": 1e-12}, "katze": {"cat": 1e-12, "dog": 1e-13}})
+    assert list(tiny.prune(cumulative=0.5).source_words) == ["haus", "katze"]
+
+
+def test_what_was_pruned_is_in_the_metadata(table):
+    pruned = table.prune(top_k=np.int64(2)).prune(threshold=np.float32(0.25), cumulative=1)
+    assert pruned.meta["pruned"] == [{"top_k": 2}, {"threshold": 0.25, "cumulative": 1.0}]
+    assert pruned.meta["source"] == "test"
+
+
+def test_normalize(table):
+    assert rows(table.normalize())["haus"] == {"house": 0.631579, "home": 0.315789, "building": 0.052632}
+    np.testing.assert_allclose(table.normalize()._row_sums(), 1.0, rtol=1e-6)
+
+
+WORDS = [f"w{i}" for i in range(5)]
+DENSE = st.lists(st.lists(st.integers(0, 4), min_size=4, max_size=4), min_size=5, max_size=5).map(np.array)
+
+
+def from_dense(weights):
+    entries = {
+        WORDS[i]: {WORDS[j]: int(w) for j, w in enumerate(row) if w} for i, row in enumerate(weights) if row.any()
+    }
+    return build(entries, weights="count")
+
+
+def to_dense(table, n_source, n_target):
+    out = np.zeros((n_source, n_target))
+    for source, target, prob in table.entries():
+        out[WORDS.index(source), WORDS.index(target)] = prob
+    return out
+
+
+def share(weights, axis=1):
+    total = weights.sum(axis=axis, keepdims=True)
+    return np.divide(weights, total, out=np.zeros(weights.shape), where=total > 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(weights=DENSE)
+def test_tables_against_dense_arrays(weights):
+    table = from_dense(weights)
+    np.testing.assert_allclose(to_dense(table, 5, 4), share(weights), atol=1e-6)
+    assert TranslationTable.from_frame(table.to_frame(), "de", "en") == table
+    for row, end in zip(table.rows, table.rows[1:], strict=False):
+        assert end > row and (np.diff(table.probs[row:end]) <= 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(weights=DENSE, prior=st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_invert_is_bayes_rule(weights, prior):
+    table = from_dense(weights)
+    conditional = share(weights)
+    np.testing.assert_allclose(to_dense(table.invert(), 4, 5), share(conditional.T), atol=1e-6)
+    joint = conditional * np.array(prior)[:, None]
+    inverted = table.invert(dict(zip(WORDS, prior, strict=True)))
+    np.testing.assert_allclose(to_dense(inverted, 4, 5), share(joint.T), atol=1e-6)
+    assert inverted.languages == ("en", "de") and inverted.meta["inverted_from"] == table.fingerprint
+
+
+def test_invert_with_a_prior(table):
+    table = build({"bank": {"bank": 0.5, "bench": 0.5}, "ufer": {"bank": 1.0}})
+    assert rows(table.invert()) == {"bank": {"ufer": 0.666667, "bank": 0.333333}, "bench": {"bank": 1.0}}
+    assert rows(table.invert({"bank": 6, "ufer": 1}))["bank"] == {"bank": 0.75, "ufer": 0.25}
+    assert rows(table.invert({"ufer": 1})) == {"bank": {"ufer": 1.0}}
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="the prior of 'ufer' is"):
+            table.invert({"bank": 1.0, "ufer": wrong})
+
+
+@settings(max_examples=60, deadline=None)
+@given(a=DENSE, b=DENSE, c=DENSE, mix=st.lists(st.sampled_from([0.25, 1, 3]), min_size=3, max_size=3))
+def test_interpolate_against_dense_arrays(a, b, c, mix):
+    known = np.array([weights.any(axis=1) for weights in (a, b, c)])
+    total = sum(m * share(weights) for m, weights in zip(mix, (a, b, c), strict=True))
+    norm = (known * np.array(mix)[:, None]).sum(axis=0)
+    expected = np.divide(total, norm[:, None], out=np.zeros((5, 4)), where=norm[:, None] > 0)
+    mixed = from_dense(a).interpolate(from_dense(b), from_dense(c), weights=mix)
+    np.testing.assert_allclose(to_dense(mixed, 5, 4), expected, atol=1e-6)
+    assert [entry["weight"] for entry in mixed.meta["interpolated"]] == mix
+
+
+def test_interpolate(table):
+    other = build({"haus": {"house": 1.0}, "hund": {"dog": 1.0}}, meta={"source": "other"})
+    mixed = table.interpolate(other)
+    assert rows(mixed)["haus"] == {"house": 0.8, "home": 0.15, "building": 0.025}
+    assert rows(mixed)["hund"] == {"dog": 1.0} and rows(mixed)["katze"] == {"cat": 0.9, "kitten": 0.1}
+    assert [entry["source"] for entry in mixed.meta["interpolated"]] == ["test", "other"]
+    assert table.interpolate(weights=[7]) == table.interpolate() == table
+    for weights in ([1], [1, 0], [1, -1], [1, float("nan")], [1, float("inf")], [1, 1, 1]):
+        with pytest.raises(ValueError, match="weights must be 2 positive numbers"):
+            table.interpolate(other, weights=weights)
+    for alien in (TranslationTable.from_dict({}, "de", "fr"), table.invert(),
+                  TranslationTable.from_dict({}, Analyzer("de", fold=False), "en")):  # fmt: skip
+        with pytest.raises(ValueError, match="cannot interpolate .* the analyzers differ"):
+            table.interpolate(alien)
+
+
+# ----------------------------------------------------------------------------------------------------------- files
+
+
+def test_save_and_open(table, tmp_path):
+    path = tmp_path / "new" / "table"
+    saved = table.save(path)
+    assert sorted(content(path)) == sorted(FILES)
+    for again in (saved, TranslationTable(path), TranslationTable(str(path)), TranslationTable.load(path)):
+        assert again == table and again.path == path and dict(again.meta) == dict(table.meta)
+        assert rows(again) == rows(table) and again.translations("Straße") == table.translations("strasse")
+        assert all(isinstance(array, np.memmap) for array in again._arrays().values())
+        again.verify()
+    table.verify()
+    assert all(np.load(path / name).ndim == 1 for name in FILES if name.endswith(".npy"))
+    assert content(path) == content(saved.save(tmp_path / "copy").path)
+
+
+def test_save_does_not_overwrite_unasked(table, saved):
+    before = content(saved.path)
+    other = build({"hund": {"dog": 1.0}})
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        other.save(saved.path)
+    assert content(saved.path) == before
+    assert other.save(saved.path, overwrite=True) == other
+    assert rows(saved) == rows(table)  # what was mapped stays readable
+    assert [path.name for path in saved.path.parent.iterdir()] == ["table"]
+
+
+def test_save_over_itself(saved):
+    more = saved.with_meta(note="x").save(saved.path, overwrite=True)
+    assert more == saved and more.meta["note"] == "x"
+    more.verify()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_full_disk(table, saved, monkeypatch, overwrite, tmp_path):
+    class Full:
+        def __init__(self, path, mode):
+            self.file = open(path, mode)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.file.close()
+
+        def writelines(self, pieces):
+            if self.file.name.endswith("columns.npy"):
+                self.file.write(b"half")
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.file.writelines(pieces)
+
+    before = content(saved.path)
+    monkeypatch.setattr(table_module, "open", Full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        build({"hund": {"dog": 1.0}}).save(saved.path if overwrite else tmp_path / "other", overwrite=overwrite)
+    assert content(saved.path) == before and [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_places_that_cannot_be_written(table, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(FileExistsError, match="file: it is a file"):
+        table.save(tmp_path / "file", overwrite=True)
+    with pytest.raises(NotADirectoryError, match="file is not a directory"):
+        table.save(tmp_path / "file" / "table")
+    monkeypatch.setattr(os, "access", lambda *args: False)
+    with pytest.raises(PermissionError, match="no permission"):
+        table.save(tmp_path / "table")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_savers_at_the_same_time(tmp_path):
+    tables = [build({"haus": {f"house{i}": 1.0}}) for i in range(4)]
+    errors = []
+
+    def save(table):
+        try:
+            for _ in range(5):
+                table.save(tmp_path / "table", overwrite=True)
+        except ValueError as err:  # another one replaced it between writing and opening
+            if "cannot map" not in str(err):
+                errors.append(err)
+        except FileNotFoundError:
+            pass
+        except Exception as err:
+            errors.append(err)
+
+    threads = [threading.Thread(target=save, args=(table,)) for table in tables]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == [] and [path.name for path in tmp_path.iterdir()] == ["table"]
+    last = TranslationTable(tmp_path / "table")
+    last.verify()
+    assert last in tables
+
+
+def test_verify_finds_a_flipped_bit(saved):
+    for name in FILES[1:]:
+        path = saved.path / name
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(ValueError, match="damaged|fit together") as error:
+            TranslationTable(saved.path).verify()
+        assert str(saved.path) in str(error.value)
+        path.write_bytes(data)
+    TranslationTable(saved.path).verify()
+
+
+def refused(path, message):
+    """Checks that a directory is refused with one message that names it, and left as it is."""
+    before = content(path)
+    with pytest.raises(ValueError, match=message) as error:
+        TranslationTable(path)
+    assert str(path) in str(error.value)
+    assert content(path) == before
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_truncated_and_missing_files(saved, name):
+    data = (saved.path / name).read_bytes()
+    for size in (0, 1, len(data) // 2, len(data) - 3):
+        (saved.path / name).write_bytes(data[:size])
+        refused(saved.path, "damaged translation table")
+    (saved.path / name).write_bytes(b"PK\x03\x04" + data)  # what NumPy takes for a zip file
+    refused(saved.path, "damaged translation table")
+    (saved.path / name).unlink()
+    refused(saved.path, f"cannot map {name}|it has no {name}")
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_arrays_that_do_not_fit(saved, name):
+    array = np.load(saved.path / name)
+    for wrong in (array.astype(np.float64), array.reshape(1, -1), np.append(array, array[-1:]), array[:-1], array[:0]):
+        np.save(saved.path / name, wrong)
+        refused(saved.path, "damaged translation table")
+    np.save(saved.path / name, array.astype(object), allow_pickle=True)
+    refused(saved.path, f"cannot map {name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"type": "sparse_index"}, "is not a translation table: pt_meta.json says .*sparse_index"),
+        ({"format": "other"}, "is not a translation table"),
+        ({"format_version": 2}, "its format_version is 2, this version of pyterrier_mart reads 1"),
+        ({"format_version": None}, "its format_version is None"),
+        ({"analyzers": None}, "damaged translation table .* its analyzers are None"),
+        ({"analyzers": {"source": {"lang": "de"}}}, "cannot use the translation table"),
+        ({"analyzers": {}}, "damaged translation table .* its analyzers are"),
+        ({"analyzers": {"source": "de", "target": "en"}}, "damaged translation table .* its analyzers are"),
+        (
+            {"analyzers": {"source": {"lang": "xx", "fold": True, "version": 1}, "target": {}}},
+            "cannot use the translation table .* unknown language code 'xx'",
+        ),
+        (
+            {"analyzers": {"source": {"lang": "de", "fold": True, "version": 0}, "target": {}}},
+            r"cannot use the translation table .*: made by the analyzer .*'version': 0.*rebuild it",
+        ),
+    ],
+)
+def test_metadata_of_another_kind(saved, change, message):
+    meta = json.loads((saved.path / "pt_meta.json").read_text())
+    (saved.path / "pt_meta.json").write_text(json.dumps({**meta, **change}))
+    refused(saved.path, message)
+    for key in change:
+        del meta[key]
+    (saved.path / "pt_meta.json").write_text(json.dumps(meta))
+    refused(saved.path, "translation table|format_version")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "\xff"])
+def test_metadata_that_is_none(saved, text):
+    (saved.path / "pt_meta.json").write_bytes(text.encode("latin-1"))
+    refused(saved.path, "is not JSON|is not a translation table")
+
+
+def test_other_directories_and_files(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no translation table at .*nowhere"):
+        TranslationTable(tmp_path / "nowhere")
+    refused(tmp_path, "is not a translation table: it has no pt_meta.json")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(ValueError, match="file is not a translation table"):
+        TranslationTable(tmp_path / "file")
+
+
+def test_load_lists_what_there_is():
+    names = TranslationTable.bundled()
+    assert names == sorted(names)
+    for unknown in ("sw-yo", "nothing", "a/b"):
+        with pytest.raises(FileNotFoundError, match=f"no translation table at '{unknown}'.*bundled direction") as error:
+            TranslationTable.load(unknown)
+        assert ", ".join(names) in str(error.value)
+    with pytest.raises(TypeError, match="takes no argument 'mmap'"):
+        TranslationTable.load("de-en", mmap=True)
+
+
+def test_bundled_tables(table, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "de-en.table.xz").write_bytes(table._pack())
+    (tmp_path / "data" / "README").write_text("text")
+    monkeypatch.setattr(table_module.resources, "files", lambda package: tmp_path)
+    assert TranslationTable.bundled() == ["de-en"]
+    monkeypatch.chdir(tmp_path)
+    for name in ("de-en", "deu-eng", "DE-EN"):
+        loaded = TranslationTable.load(name)
+        loaded.verify()
+        assert loaded == table and dict(loaded.meta) == dict(table.meta)
+    build({"x": {"y": 1.0}}).save("de-en")
+    assert len(TranslationTable.load("de-en")) == 1  # a directory comes first
+    assert table._pack() == build(ENTRIES, meta={"source": "test", "licence": "CC0"})._pack()
+
+
+# ------------------------------------------------------------------------------------------------ PyTerrier artifacts
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_artifact(saved):
+    loaded = pt.Artifact.load(str(saved.path))
+    assert isinstance(loaded, TranslationTable) and loaded == saved
+
+
+def unpack(package, directory):
+    with LZ4FrameFile(package) as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        tar.extractall(directory, filter="data")
+    return TranslationTable(directory)
+
+
+def test_package(table, saved, tmp_path):
+    info = {}
+    path = table.build_package(str(tmp_path / "memory.tar.lz4"), verbose=False, metadata_out=info)
+    assert path == str(tmp_path / "memory.tar.lz4") and info["fingerprint"] == table.fingerprint
+    assert unpack(path, tmp_path / "a") == table
+    assert unpack(saved.build_package(verbose=False), tmp_path / "b") == table
+    assert (tmp_path / "table.tar.lz4").read_bytes() == (tmp_path / "memory.tar.lz4").read_bytes()
+    with pytest.raises(ValueError, match="is in memory: name a package_path"):
+        table.build_package(verbose=False)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_package_through_pyterrier(table, saved, tmp_path, home, on_disk):
+    # PyTerrier opens a path that exists as an artifact; one in segments is read like a download.
+    path = str(tmp_path / "shared.tar.lz4")
+    (saved if on_disk else table).build_package(path, verbose=False, max_file_size=300)
+    assert not os.path.exists(path) and os.path.exists(path + ".1")
+    loaded = pt.Artifact.from_url(path)
+    assert isinstance(loaded, TranslationTable) and loaded == table and home in loaded.path.parents
+    loaded.verify()
+    assert TranslationTable.from_url(path) == table
+    shutil.rmtree(home)
+
+
+def test_nothing_warns(table, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.prune(top_k=1).normalize().invert().interpolate().save(tmp_path / "x")

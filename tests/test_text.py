@@ -1,0 +1,436 @@
+"""The rules by which text becomes words, as words and as properties of any text."""
+
+import pickle
+import re
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pyterrier_mart import Analyzer, language_code
+from pyterrier_mart.text import LANGUAGES, Word
+
+SPACED = [lang for lang in LANGUAGES if lang not in ("th", "zh")]
+
+# Characters between which the rules decide, more often than chance would draw them from all of Unicode.
+TRICKY = (
+    "aAiIsSnß ẞ.,-_'’‘ʼ`´\u1ffd·1٣²½ıİςσΣάœﬁŉçéёйأآىـ\u064b\u0654क\u093f\u094d\u093c\u0e33가\u1161\u11a8\uff76\uff9e"
+    "\u0301\u0307\u0323\u0328\u0345\u034f\u200b\u200c\u200d\u200e\u200f\ufeff\u00ad\ufe0f\u20e3👩☺\ud800\udfff"
+    "\x00\x1c\x85\u00a0\u2028\u3000"
+)
+TEXTS = st.text(st.one_of(st.sampled_from(TRICKY), st.characters()), max_size=25)
+ANY_TEXT = st.one_of(TEXTS, st.text(st.characters(), max_size=25))  # with lone surrogates
+
+
+# ------------------------------------------------------------------------------------------------- explicit cases
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "expected"),
+    [
+        # case
+        ("de", "Straße STRASSE straße ẞ", "strasse strasse strasse ss"),
+        ("tr", "İSTANBUL Isparta ısı I İ i ı", "istanbul ısparta ısı ı i i ı"),
+        ("tr", "I\u0307stanbul i\u0307l", "istanbul il"),  # decomposed
+        ("tr", "ŞIK çığ", "sık cıg"),
+        ("en", "İstanbul Isparta ısı", "istanbul isparta isi"),
+        ("de", "İZMİR", "izmir"),
+        ("el", "Οδυσσεύς ΟΔΥΣΣΕΥΣ ΟΔΥΣΣΕΎΣ", "οδυσσευσ οδυσσευσ οδυσσευσ"),
+        ("el", "άέήίόύώ ϊΐ ΰ", "αεηιουω ιι υ"),
+        # letters
+        ("en", "ﬁn ﬂag œuvre Æon", "fin flag oeuvre aeon"),
+        ("da", "Ærø Ålborg ǿ", "aero alborg o"),
+        ("hr", "Đakovo đ", "dakovo d"),
+        ("pl", "Łódź", "lodz"),
+        ("nl", "ĳs Ĳsland ijs", "ijs ijsland ijs"),
+        ("ru", "Ёлка ёж йод", "елка еж иод"),
+        ("uk", "їжак й", "іжак и"),
+        ("bg", "ѝ", "и"),
+        ("vi", "Tiếng Việt ĐẮK LẮK hòa hoà", "tiếng việt đắk lắk hòa hoà"),
+        ("yo", "ọ̀rọ̀ Ẹ̀kọ́ ṣé", "oro eko se"),
+        ("ha", "Ƙwai ɗan ɓera ƴaƴa", "kwai dan bera yaya"),
+        ("en", "ＦＵＬＬ\u3000ｗｉｄｔｈ１２", "full width12"),
+        ("en", "ŉ ſet", "n set"),
+        # invisible characters
+        ("en", "co\u00adoperate", "cooperate"),
+        ("en", "zero\u200bwidth", "zero width"),
+        ("en", "a\u2060b\u200cc\u200dd", "abcd"),
+        ("en", "\ufeffhello\ufeff", "hello"),
+        ("ar", "\u200fمرحبا\u200e \u202bسلام\u202c \u2067سلام\u2069", "مرحبا سلام سلام"),
+        ("fa", "می\u200cخواهم", "ميخواهم"),
+        ("en", "a\x00b\x07c\x7fd\x85e\x1cf", "a b c d e f"),
+        ("en", "a\ud800b \udfff", "a b"),
+        ("en", "a\ue000b", "a b"),  # private use
+        # Devanagari: vowel signs, virama and nukta are letters
+        ("hi", "हिन्दी में क्ष", "हिन्दी में क्ष"),
+        ("hi", "क\u094d\u200dष क\u094d\u200cष", "क्ष क्ष"),
+        ("hi", "\u0958लम क\u093cलम", "क\u093cलम क\u093cलम"),
+        ("hi", "१२३ ॐ।", "123 ॐ"),
+        # Arabic
+        ("ar", "مُحَمَّدٌ مُحَمَّد", "محمد محمد"),
+        ("ar", "العـــربية", "العربية"),
+        ("ar", "أحمد إسلام آمن ٱلله", "احمد اسلام امن الله"),
+        ("ar", "ا\u0654حمد", "احمد"),  # decomposed
+        ("ar", "على علي", "علي علي"),
+        ("ar", "ؤ ئ ء ة", "ؤ ئ ء ة"),
+        ("ar", "٣٤، ۳۴؟", "34 34"),
+        ("fa", "کتاب یک", "كتاب يك"),
+        ("ar", "ﷺ ﻻ", "صلي الله عليه وسلم لا"),
+        # apostrophes
+        ("fr", "l'eau L’EAU aujourd'hui qu’il", "l eau l eau aujourd hui qu il"),
+        ("it", "dell'arte perche' l’università", "dell arte perche l universita"),
+        ("tr", "Ankara'da Ankara’da", "ankara da ankara da"),
+        ("so", "go'aan go’aan goʼaan go‘aan", "goaan goaan goaan goaan"),
+        ("sw", "ng'ombe ng’ombe ng‘ombe", "ngombe ngombe ngombe"),
+        ("ha", "'ya 'yan", "ya yan"),
+        ("yo", "n'ílé", "nile"),
+        ("uk", "м'ята м’ята мʼята", "мята мята мята"),
+        ("en", "don't don’t donʼt", "dont dont dont"),
+        ("en", "John's JOHN’S James' it's", "john john james it"),
+        ("en", "o'clock 'quoted' ‘quoted’ 'tis rock 'n' roll 's '", "oclock quoted quoted tis rock n roll"),
+        ("en", "Hawaiʻi o´clock o`clock", "hawaii oclock oclock"),
+        ("zh", "abc'def", "abc def"),
+        # hyphens and the like
+        ("en", "state-of-the-art e‐mail a–b a—b snake_case", "state of the art e mail a b a b snake case"),
+        ("ca", "col·lecció coŀlecció l·l", "colleccio colleccio ll"),
+        ("es", "uno·dos", "uno dos"),
+        ("en", "foo@bar.com https://x.org/a?b=c U.S.A. C++", "foo bar com https x org a b c u s a c"),
+        # numbers
+        ("en", "1,234.5 3rd 1960's", "1 234 5 3rd 1960"),
+        ("en", "m² H₂O x³ ½ Ⅷ ① 10⁻³", "m2 h2o x3 1 2 viii 1 10 3"),
+        ("en", "٣٤ १२ ๓", "34 12 3"),
+        ("en", "℃ ㎏ № ™", "c kg no tm"),
+        # symbols
+        ("en", "👨\u200d👩\u200d👧 hi☺\ufe0f 👍🏽 🇩🇪", "hi"),
+        ("en", "1\ufe0f\u20e3 #\ufe0f\u20e3 a\u20dd", "1 a"),
+        ("en", "a¨b ˜ \u0301 \u0301x", "a b x"),
+        ("en", "", ""),
+        ("en", " \t\n\u00a0\u2028 ", ""),
+        ("en", "...!?", ""),
+    ],
+)
+def test_words(lang, text, expected):
+    if lang == "zh":
+        pytest.importorskip("rjieba")
+    assert Analyzer(lang).tokens(text) == expected.split()
+    assert [word.text for word in Analyzer(lang).spans(text)] == expected.split()
+
+
+@pytest.mark.parametrize("lang", SPACED)
+def test_composed_and_decomposed_text_is_the_same(lang):
+    text = "Ångström naïve Łódź Tiếng Việt ọ̀rọ̀ ёлка йод Οδυσσεύς İstanbul أحمد آمن مُحَمَّدٌ क़लम हिन्दी 한국어 ǿ ΐ ṩ"
+    analyzer = Analyzer(lang)
+    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    assert analyzer.tokens(composed) == analyzer.tokens(decomposed) == analyzer.tokens(text)
+
+
+def test_folding_can_be_chosen():
+    assert Analyzer("vi", fold=True).tokens("Tiếng Việt ĐẮK") == ["tieng", "viet", "dak"]
+    assert Analyzer("ru", fold=False).tokens("Ёлка йод") == ["ёлка", "йод"]
+    assert Analyzer("de", fold=False).tokens("Käse Straße") == ["käse", "strasse"]
+    assert Analyzer("tr", fold=False).tokens("IŞIK İş") == ["ışık", "iş"]
+    assert Analyzer("vi").tokens(unicodedata.normalize("NFD", "Việt")) == ["việt"]
+
+
+def test_numbers_can_be_left_out():
+    analyzer = Analyzer("en", numbers=False)
+    assert analyzer.tokens("in 1984 m² ٣٤ ½ 3rd") == ["in", "m2", "3rd"]
+    assert [word.text for word in analyzer.spans("in 1984 m² ٣٤ ½ 3rd")] == ["in", "m2", "3rd"]
+
+
+def test_counts_are_in_order_of_first_occurrence():
+    counts = Analyzer("en").counts("the cat, The dog: the CAT")
+    assert list(counts.items()) == [("the", 3), ("cat", 2), ("dog", 1)]
+
+
+@pytest.mark.parametrize("lang", ["en", "de", "vi", "ar"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello wörld " * (1 << 17),
+        "x" * (1 << 20),
+        "xü" * (1 << 19),
+        "don't" * (1 << 18),
+        "'" * (1 << 20),
+        "a" + "\u0301" * (1 << 20),
+        "a" + "\u0301\u0323" * (1 << 19),  # out of canonical order: sorting them takes quadratic time
+        "\u0301\u0323" * (1 << 19),
+        "ـ" * (1 << 20),
+    ],
+    ids="running ascii latin apostrophes only-apostrophes marks mixed-marks only-marks tatweel".split(),
+)
+def test_a_megabyte(lang, text):
+    assert len(Analyzer(lang).tokens(text)) <= len(text) // 3
+
+
+@pytest.mark.parametrize("text", ["xü'" * (1 << 17), "a" + "\u0301\u0323" * (1 << 18), "\u0301\u0323a" * (1 << 17)])
+def test_spans_of_much_text_without_spaces(text):
+    analyzer = Analyzer("en")
+    assert [word.text for word in analyzer.spans(text)] == analyzer.tokens(text)
+
+
+def test_more_marks_than_any_writing_system_has_are_cut():
+    marks = "\u0301\u0323" * 32
+    analyzer = Analyzer("vi")
+    (most,) = analyzer.tokens("q" + marks)
+    assert most[0] == "q" and sorted(most[1:]) == sorted(marks)
+    for n in range(64, 90):
+        assert analyzer.tokens("x q" + "\u0301\u0323" * n + "c d")[1] == most + "c", n
+    assert Analyzer("en").tokens("b" + "\u0301\u0323" * 100 + "c") == ["bc"]
+    assert analyzer.tokens("—" * 100 + "ấ" + "😀" * 100) == ["ấ"]
+
+
+# ------------------------------------------------------------------------------------------- languages and stop words
+
+
+def test_languages_by_code():
+    assert language_code("de") == language_code("DEU") == language_code(" ger ") == "de"
+    assert language_code("arb") == "ar" and language_code("cmn") == "zh" and language_code("swh") == "sw"
+    assert Analyzer("deu") == Analyzer("de")
+    assert all(language_code(code) == code for code in LANGUAGES)
+
+
+@pytest.mark.parametrize("code", ["", "xx", "german", "d", "en-US", None, 5, b"de"])
+def test_unknown_languages(code):
+    with pytest.raises(ValueError, match=re.escape(f"unknown language code {code!r}; expected one of ar, bg")):
+        Analyzer(code)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_stop_words_of_every_language(lang):
+    if lang in ("th", "zh"):
+        pytest.importorskip({"th": "pythainlp", "zh": "rjieba"}[lang])
+    analyzer = Analyzer(lang, stop=True)
+    words = analyzer.stop_words
+    assert len(words) >= 30
+    assert all(analyzer.normalize(word) == word and word and not re.search(r"\s", word) for word in words)
+    text = " ".join(sorted(words)[:50])
+    assert analyzer.tokens(text) == [] or lang in ("th", "zh")
+    assert Analyzer(lang).stop_words == words
+
+
+def test_stop_words_are_left_out():
+    text = "The cat doesn't sit on the mat"
+    assert Analyzer("en", stop=True).tokens(text) == ["cat", "sit", "mat"]
+    assert [word.text for word in Analyzer("en", stop=True).spans(text)] == ["cat", "sit", "mat"]
+    assert Analyzer("de", stop=True).tokens("Über die Straße") == ["strasse"]
+    own = Analyzer("de", stop=["Straße", "Café", "two words", "!"])
+    assert own.stop_words == {"strasse", "cafe"}
+    assert own.tokens("die STRASSE zum cafe two") == ["die", "zum", "two"]
+    assert Analyzer("de", stop=[]).tokens("die Straße") == ["die", "strasse"]
+
+
+def test_a_string_is_no_collection_of_stop_words():
+    with pytest.raises(ValueError, match="not the one word 'the'"):
+        Analyzer("en", stop="the")
+
+
+# -------------------------------------------------------------------------------------------------- Chinese and Thai
+
+
+def test_chinese():
+    pytest.importorskip("rjieba")
+    analyzer, text = Analyzer("zh"), "我爱北京天安门，2008年。 John's café 一\u200b二"
+    words = analyzer.spans(text)
+    assert [word.text for word in words][:4] == ["我", "爱", "北京", "天安门"]
+    assert [word.text for word in words] == analyzer.tokens(text)
+    assert {"2008", "john", "s", "cafe"} <= {word.text for word in words}
+    assert words[3] == Word("天安门", 4, 7)
+    assert analyzer.tokens("ＡＢＣ") == ["abc"]
+
+
+def test_thai():
+    pytest.importorskip("pythainlp")
+    analyzer, text = Analyzer("th"), "ภาษาไทยน่ารัก ปี ๒๕๖๗ น้ำ hello"
+    words = analyzer.spans(text)
+    assert [word.text for word in words] == analyzer.tokens(text) == ["ภาษาไทย", "น่ารัก", "ปี", "2567", "น้ำ", "hello"]
+    assert [text[word.start : word.end] for word in words] == ["ภาษาไทย", "น่ารัก", "ปี", "๒๕๖๗", "น้ำ", "hello"]
+    assert "\u0e33" in analyzer.tokens("น้ำ")[0]  # one letter, as dictionaries have it
+
+
+@pytest.mark.parametrize(
+    ("lang", "module", "text"), [("zh", "rjieba", "北京"), ("th", "pythainlp.tokenize", "ภาษาไทย")]
+)
+def test_a_missing_segmenter_names_the_extra(lang, module, text, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    analyzer = Analyzer(lang)
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'pyterrier-mart[{lang}]'")):
+        analyzer.tokens(text)
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'pyterrier-mart[{lang}]'")):
+        analyzer.spans(text)
+    assert analyzer.tokens("only Latin 123") == ["only", "latin", "123"]
+
+
+@pytest.mark.parametrize("lang", ["th", "zh"])
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.one_of(st.sampled_from("我爱北京天安门的ภาษาไทยน่ารักำ" + TRICKY), st.characters()), max_size=20))
+def test_segmented_words_and_their_places(lang, text):
+    pytest.importorskip({"th": "pythainlp", "zh": "rjieba"}[lang])
+    analyzer = Analyzer(lang)
+    words = analyzer.spans(text)
+    assert all(0 <= word.start < word.end <= len(text) for word in words)
+    assert all(word.text and not re.search(r"\s", word.text) for word in words)
+    assert all(a.start <= b.start and a.end <= b.end for a, b in zip(words, words[1:], strict=False))
+
+
+# ----------------------------------------------------------------------------------------------------------- places
+
+
+def test_places_of_words():
+    text = "«L’Été», dit-il: the Straße\u00ad's m² ﬁn\ufeff"
+    assert Analyzer("fr").spans(text) == [
+        Word("l", 1, 2), Word("ete", 3, 6), Word("dit", 9, 12), Word("il", 13, 15), Word("the", 17, 20),
+        Word("strasse", 21, 28), Word("s", 29, 30), Word("m2", 31, 33), Word("fin", 34, 37),
+    ]  # fmt: skip
+    assert Analyzer("en").spans("'John's' don't") == [Word("johns", 1, 7), Word("dont", 9, 14)]
+    assert Analyzer("en").spans("John's e\u0301te\u0301") == [Word("john", 0, 4), Word("ete", 7, 12)]
+    assert Analyzer("en").spans("") == []
+
+
+def test_one_character_can_be_several_words():
+    # The only way in which the places of two words overlap: what stands for both of them cannot be divided.
+    assert Analyzer("en").spans("a½b") == [Word("a1", 0, 2), Word("2b", 1, 3)]
+    assert Analyzer("ar").spans("ﷺ") == [Word(word, 0, 1) for word in "صلي الله عليه وسلم".split()]
+
+
+def test_long_stretches_are_not_remembered():
+    analyzer = Analyzer("en")
+    analyzer.spans("x" * 1000 + " short")
+    assert analyzer._cached_chunk.cache_info().currsize == 1
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=ANY_TEXT, lang=st.sampled_from(SPACED), fold=st.sampled_from([None, None, True, False]))
+@example(text="\u02bc\xdf\u200b\u0dd9\u11a8", lang="de", fold=None)
+@example(text="\u2126\u0dca\u0640\u3099", lang="el", fold=None)
+@example(text="\u0dca\u0304'\uff9eİ", lang="en", fold=None)
+@example(text="a'\u0301b", lang="en", fold=False)
+@example(text="a\u1ffdb a´b", lang="fr", fold=None)
+def test_properties_of_words(text, lang, fold):
+    analyzer = Analyzer(lang, fold=fold)
+    words = analyzer.tokens(text)
+    assert all(word and not re.search(r"\s", word) and any(map(str.isalnum, word)) for word in words)
+    assert all(unicodedata.is_normalized("NFC", word) for word in words)
+    assert analyzer.tokens(" ".join(words)) == words
+    assert analyzer.tokens(unicodedata.normalize("NFC", text)) == words
+    assert analyzer.tokens(unicodedata.normalize("NFD", text)) == words
+
+    spans = analyzer.spans(text)
+    assert [word.text for word in spans] == words
+    assert analyzer.spans(text) == spans  # remembered
+    for word in spans:
+        assert 0 <= word.start < word.end <= len(text)
+    for a, b in zip(spans, spans[1:], strict=False):
+        assert a.start <= b.start and a.end <= b.end
+        if b.start < a.end:  # see test_one_character_can_be_several_words
+            assert len(analyzer.tokens(text[b.start : a.end])) > 1
+    ends = [0, *(word.end for word in spans), len(text)]
+    starts = [*(word.start for word in spans), len(text), len(text)]
+    for i, word in enumerate(spans):
+        if ends[i] <= word.start and word.end <= starts[i + 1]:
+            assert analyzer.tokens(text[word.start : word.end]) == [word.text]
+
+
+@settings(max_examples=150, deadline=None)
+@given(a=ANY_TEXT, b=ANY_TEXT, space=st.sampled_from(" \n\t\u00a0\u2028\u3000"), lang=st.sampled_from(SPACED))
+def test_white_space_separates(a, b, space, lang):
+    analyzer = Analyzer(lang)
+    assert analyzer.tokens(a + space + b) == analyzer.tokens(a) + analyzer.tokens(b)
+
+
+# ------------------------------------------------------------------------------------------------------ transformer
+
+
+def test_transform_adds_counts():
+    frame = pd.DataFrame({"docno": ["a", "b"], "text": ["Die Katze die", "!"]}, index=[7, 3])
+    before = frame.copy(deep=True)
+    out = Analyzer("de")(frame)
+    pd.testing.assert_frame_equal(frame, before)
+    assert list(out.columns) == ["docno", "text", "toks"] and list(out.index) == [7, 3]
+    assert out["toks"].tolist() == [{"die": 2, "katze": 1}, {}]
+
+
+def test_transform_takes_missing_texts_and_empty_frames():
+    frame = pd.DataFrame({"text": ["a b", None, np.nan, pd.NA, 5, ""]}, dtype=object)
+    assert Analyzer("en")(frame)["toks"].tolist() == [{"a": 1, "b": 1}, {}, {}, {}, {}, {}]
+    out = Analyzer("en")(frame.iloc[:0])
+    assert list(out.columns) == ["text", "toks"] and len(out) == 0 and out["toks"].dtype == object
+
+
+def test_transform_reads_another_column_and_replaces_counts():
+    frame = pd.DataFrame({"title": ["x y"], "toks": [{"old": 1}]})
+    assert Analyzer("en", text_field="title")(frame)["toks"].tolist() == [{"x": 1, "y": 1}]
+    with pytest.raises(Exception, match="text"):
+        Analyzer("en")(frame)
+
+
+def test_transform_shows_progress_if_asked(capsys):
+    frame = pd.DataFrame({"text": ["x y"]})
+    Analyzer("en")(frame)
+    assert capsys.readouterr().err == ""
+    Analyzer("en", verbose=True)(frame)
+    assert "analyse en" in capsys.readouterr().err
+
+
+def test_equality_hash_and_repr():
+    same = [Analyzer("de"), Analyzer("deu"), Analyzer("de", fold=True), Analyzer("de", verbose=True)]
+    other = [
+        Analyzer("en"), Analyzer("de", stop=True), Analyzer("de", stop=["die"]), Analyzer("de", fold=False),
+        Analyzer("de", numbers=False), Analyzer("de", text_field="title"),
+    ]  # fmt: skip
+    assert len(set(same)) == 1 and len({same[0], *other}) == 1 + len(other)
+    assert Analyzer("de") != "de" and Analyzer("de", stop=["a", "b"]) == Analyzer("de", stop={"b", "a"})
+    assert repr(Analyzer("de")) == "Analyzer('de')"
+    assert repr(Analyzer("de", stop=True, fold=False, numbers=False)) == (
+        "Analyzer('de', stop=True, fold=False, numbers=False)"
+    )
+    assert repr(Analyzer("vi")) == "Analyzer('vi')" and repr(Analyzer("vi", fold=True)) == "Analyzer('vi', fold=True)"
+    assert repr(Analyzer("de", stop=["die"])) == "Analyzer('de', stop={'die'})"
+
+
+@pytest.mark.parametrize("lang", ["de", "zh", "th"])
+def test_pickle(lang):
+    if lang != "de":
+        pytest.importorskip({"th": "pythainlp", "zh": "rjieba"}[lang])
+    analyzer = Analyzer(lang, stop=["x"], numbers=False, text_field="title", verbose=True)
+    analyzer.spans("我 ภาษาไทย Straße x")  # fills the caches
+    again = pickle.loads(pickle.dumps(analyzer))
+    assert again == analyzer and again.verbose and again.tokens("Straße x 5") == ["strasse"]
+    assert again.spans("Straße") == [Word("strasse", 0, 6)]
+
+
+def test_specification():
+    spec = Analyzer("vi", stop=True, numbers=False, text_field="title").spec
+    assert spec == {"lang": "vi", "fold": False, "version": spec["version"]}
+    assert Analyzer.from_spec(spec) == Analyzer("vi")
+    assert Analyzer.from_spec(Analyzer("de", fold=False).spec) == Analyzer("de", fold=False)
+    with pytest.raises(ValueError, match=r"made by the analyzer \{.*'version': 0\}.*rebuild it"):
+        Analyzer.from_spec({**spec, "version": 0})
+    with pytest.raises(ValueError, match="unknown language code"):
+        Analyzer.from_spec({"fold": True, "version": spec["version"]})
+
+
+def test_importing_is_light_and_needs_no_network():
+    code = """
+import socket, sys
+def refuse(*args, **kwargs):
+    raise AssertionError("network")
+socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse
+import pyterrier_mart
+heavy = {"torch", "transformers", "jnius", "pyterrier_pisa", "rich", "typer", "rjieba", "pythainlp", "stopwordsiso",
+         "eflomal", "systran_align"}
+print(sorted(heavy & set(sys.modules)))
+assert pyterrier_mart.Analyzer("de").tokens("Straße") == ["strasse"]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
