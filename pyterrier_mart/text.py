@@ -376,11 +376,11 @@ class Analyzer(pt.Transformer):
     def _parts(self, token: str) -> Iterator[Word]:
         """Yields the words of a normalised stretch without white space, with their offsets in it."""
         if "'" in token:  # English only: possessives end, other apostrophes join (don't, o'clock)
-            kept = token[:-2] if token.endswith("'s") else token
-            word = unicodedata.normalize("NFC", kept.replace("'", ""))
-            if word:
-                start = len(kept) - len(kept.lstrip("'"))
-                yield Word(word, start, len(kept.rstrip("'")))
+            start, end = len(token) - len(token.lstrip("'")), len(token)
+            while token.endswith(("'", "'s"), 0, end):  # several in a row: 'John's'
+                end -= 1 if token[end - 1] == "'" else 2
+            if word := token[start:end].replace("'", ""):
+                yield Word(unicodedata.normalize("NFC", word), start, end)
             return
         if self.lang in _SEGMENTERS and _SEGMENTERS[self.lang][0].search(token):
             at = 0

@@ -93,6 +93,7 @@ ANY_TEXT = st.one_of(TEXTS, st.text(st.characters(), max_size=25))  # with lone 
         ("en", "don't don’t donʼt", "dont dont dont"),
         ("en", "John's JOHN’S James' it's", "john john james it"),
         ("en", "o'clock 'quoted' ‘quoted’ 'tis rock 'n' roll 's '", "oclock quoted quoted tis rock n roll"),
+        ("en", "'John's' dogs' x's's '' s''s 's'x", "john dogs x s sx"),
         ("en", "Hawaiʻi o´clock o`clock", "hawaii oclock oclock"),
         ("zh", "abc'def", "abc def"),
         # hyphens and the like
@@ -158,15 +159,16 @@ def test_counts_are_in_order_of_first_occurrence():
         "xü" * (1 << 19),
         "don't" * (1 << 18),
         "'" * (1 << 20),
+        "x" + "'s" * (1 << 19),
         "a" + "\u0301" * (1 << 20),
         "a" + "\u0301\u0323" * (1 << 19),  # out of canonical order: sorting them takes quadratic time
         "\u0301\u0323" * (1 << 19),
         "ـ" * (1 << 20),
     ],
-    ids="running ascii latin apostrophes only-apostrophes marks mixed-marks only-marks tatweel".split(),
+    ids="running ascii latin apostrophes only-apostrophes possessives marks mixed-marks only-marks tatweel".split(),
 )
 def test_a_megabyte(lang, text):
-    assert len(Analyzer(lang).tokens(text)) <= len(text) // 3
+    assert len(Analyzer(lang).tokens(text)) <= len(text) // 2 + 1
 
 
 @pytest.mark.parametrize("text", ["xü'" * (1 << 17), "a" + "\u0301\u0323" * (1 << 18), "\u0301\u0323a" * (1 << 17)])
@@ -288,7 +290,7 @@ def test_places_of_words():
         Word("l", 1, 2), Word("ete", 3, 6), Word("dit", 9, 12), Word("il", 13, 15), Word("the", 17, 20),
         Word("strasse", 21, 28), Word("s", 29, 30), Word("m2", 31, 33), Word("fin", 34, 37),
     ]  # fmt: skip
-    assert Analyzer("en").spans("'John's' don't") == [Word("johns", 1, 7), Word("dont", 9, 14)]
+    assert Analyzer("en").spans("'John's' don't") == [Word("john", 1, 5), Word("dont", 9, 14)]
     assert Analyzer("en").spans("John's e\u0301te\u0301") == [Word("john", 0, 4), Word("ete", 7, 12)]
     assert Analyzer("en").spans("") == []
 
@@ -314,6 +316,7 @@ def test_long_stretches_are_not_remembered():
 @example(text="\u2126\u0dca\u0640\u3099", lang="el", fold=None)
 @example(text="\u0dca\u0304'\uff9eİ", lang="en", fold=None)
 @example(text="a'\u0301b", lang="en", fold=False)
+@example(text="'John's' x's's", lang="en", fold=None)
 @example(text="a\u1ffdb a´b", lang="fr", fold=None)
 def test_properties_of_words(text, lang, fold):
     analyzer = Analyzer(lang, fold=fold)

@@ -233,6 +233,11 @@ class XQuADR(MartDataset):
         super().__init__(name, (questions, documents), fields)
         self.paragraphs = paragraphs
 
+    @property
+    def corpus_name(self) -> str:
+        """What the documents are called, whichever language the questions are in: one index serves all of them."""
+        return f"mart:xquad-r/{self.languages[1]}" + "/paragraphs" * self.paragraphs
+
     @classmethod
     def from_name(cls, name: str) -> XQuADR:
         """Returns the dataset that a name stands for.

@@ -44,6 +44,8 @@ class Engine(Protocol):
 
     #: Weights below this, relative to a query's largest, do not reach the engine.
     RESOLUTION: float
+    #: How many characters a docno may have; ``None``: any number.
+    LONGEST_DOCNO: int | None
 
     def build(self, documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
         """Writes an index into the empty directory ``path``."""
@@ -68,7 +70,8 @@ def pick_engine(name: str) -> str:
         raise ValueError(f"engine must be 'auto', 'pisa' or 'terrier', not {name!r}")
     if name == "pisa" and not has_pisa:
         raise ImportError(
-            "engine='pisa' needs the package pyterrier-pisa, which exists for Linux on x86-64 only; use engine='terrier'"
+            "engine='pisa' needs the package pyterrier-pisa, which exists for Linux on x86-64 only; use "
+            "engine='terrier'"
         )
     return name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -43,8 +44,8 @@ class BM25Index(pt.Artifact):
     ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
 
     def __init__(self, path: str | os.PathLike[str]):
-        super().__init__(path)
         self.path: Path = Path(path)
+        super().__init__(self.path)
         self.meta = _read_meta(self.path)
         self.engine: str = self.meta["engine"]
         settings = self.meta["analyzer"]
@@ -128,7 +129,7 @@ def bm25_index(
         ImportError: If the engine is not installed.
     """
     path = Path(path)
-    dataset = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
     analyzer = _analyzer(dataset, lang, stop)
     name = _dataset_name(dataset)
     if path.exists() and (path / "pt_meta.json").exists() and not overwrite:
@@ -137,10 +138,10 @@ def bm25_index(
     rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
     with atomic_directory(path, overwrite=overwrite) as tmp:
         (tmp / "index").mkdir()
-        stream = _Stream(rows, analyzer, text_field, progress)
-        engines.engine(chosen).build(stream, tmp / "index", threads, verbose)
-        if not stream.count:
-            raise ValueError("there are no documents to index")
+        module = engines.engine(chosen)
+        stream = _Stream(rows, analyzer, text_field, module.LONGEST_DOCNO, progress)
+        with stream.raising():
+            module.build(stream, tmp / "index", threads, verbose)
         meta = {
             "type": BM25Index.ARTIFACT_TYPE, "format": BM25Index.ARTIFACT_FORMAT,
             "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT, "format_version": _FORMAT_VERSION,
@@ -194,6 +195,7 @@ class BM25Retriever(pt.Transformer):
         self.index, self.k1, self.b = index, k1, b
         self.num_results, self.threads, self.verbose = num_results, threads, verbose
         self._searcher: engines.Searcher | None = None
+        self._opened_with: tuple[object, ...] = ()
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Returns the best documents of each query, with ``docno``, ``score`` and ``rank``."""
@@ -227,8 +229,8 @@ class BM25Retriever(pt.Transformer):
             if not all(math.isfinite(weight) and weight >= 0 for weight in bag.values()):
                 raise ValueError(f"the weights in query_toks must be finite and not negative: {bag!r}")
             top = float(max(bag.values(), default=0.0)) or 1.0
-            kept = {term: weight / top for term, weight in bag.items() if weight >= resolution * top}
-            lost += sum(0 < weight < resolution * top for weight in bag.values())
+            kept = {term: weight / top for term, weight in bag.items() if weight / top >= resolution}
+            lost += sum(0 < weight / top < resolution for weight in bag.values())
             queries.append(kept)
             largest.append(top)
         if lost:
@@ -240,10 +242,11 @@ class BM25Retriever(pt.Transformer):
         return queries, largest
 
     def _open(self) -> engines.Searcher:
-        if self._searcher is None:
-            engine = engines.engine(self.index.engine)
-            path = self.index.path / "index"
-            self._searcher = engine.searcher(path, self.k1, self.b, self.num_results, self.threads, self.verbose)
+        options = self.k1, self.b, self.num_results, self.threads, self.verbose
+        # Searches for the best parameters set attributes.
+        if self._searcher is None or self._opened_with != (self.index, *options):
+            self._searcher = engines.engine(self.index.engine).searcher(self.index.path / "index", *options)
+            self._opened_with = (self.index, *options)
         return self._searcher
 
     def fuse_rank_cutoff(self, k: int) -> BM25Retriever:
@@ -271,20 +274,61 @@ class BM25Retriever(pt.Transformer):
 class _Stream:
     """The documents as engines take them, once: checked, analysed and counted, with a progress bar."""
 
-    def __init__(self, rows: Iterable[dict[str, Any]], analyzer: Analyzer, text_field: str, progress: bool):
+    def __init__(
+        self,
+        rows: Iterable[dict[str, Any]],
+        analyzer: Analyzer,
+        text_field: str,
+        longest_docno: int | None,
+        progress: bool,
+    ):
         self.count = 0
+        self._ended = False
+        self._error: Exception | None = None
         self._rows, self._analyzer, self._text_field, self._progress = rows, analyzer, text_field, progress
+        self._longest_docno = longest_docno
 
     def __iter__(self) -> Iterator[engines.Document]:
+        try:
+            yield from self._documents()
+        except Exception as err:
+            self._error = err
+        self._ended = True
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raises what is wrong with the documents once the engine is done.
+
+        Not from the iterator: Terrier reads it in a thread of its own, and would make an index of the documents before
+        the error. What engines raise for no documents at all says nothing.
+
+        Raises:
+            ValueError: If there are no documents.
+        """
+        try:
+            yield
+        except Exception:
+            if not self._ended or (self.count and self._error is None):
+                raise
+        if self._error is not None:
+            raise self._error
+        if not self.count:
+            raise ValueError("there are no documents to index")
+
+    def _documents(self) -> Iterator[engines.Document]:
         seen: set[int] = set()  # of hashes, to stay small for large collections
         # The bar is made here because the engine may have replaced sys.stderr by now.
         for document in pt.tqdm(
             self._rows, desc=f"index {self._analyzer.lang}", unit="doc", disable=not self._progress, leave=False
         ):
             self.count += 1
+            if not isinstance(document, dict):
+                self._fail(f"expected a dict with docno and {self._text_field}, found {document!r}")
             docno = document.get("docno")
             if not isinstance(docno, str) or docno.split() != [docno]:
                 self._fail(f"expected a docno without white space, found {docno!r}")
+            if self._longest_docno is not None and len(docno) > self._longest_docno:
+                self._fail(f"expected a docno of at most {self._longest_docno} characters, found {docno!r}")
             if self._text_field not in document:
                 self._fail(f"{docno!r} has no field {self._text_field!r}; found {sorted(document)}")
             if hash(docno) in seen:
@@ -301,9 +345,10 @@ def _analyzer(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer
     if isinstance(lang, Analyzer):
         return lang
     known = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
-    if lang is None and known is None:
+    code = known if lang is None else lang
+    if code is None:
         raise ValueError("the language of the documents is not known: pass lang=, such as 'en'")
-    analyzer = Analyzer(lang if lang is not None else known, stop=stop)
+    analyzer = Analyzer(code, stop=stop)
     if known is not None and analyzer.lang != known:
         raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
     return analyzer

@@ -20,6 +20,7 @@ from pyterrier_mart.retrieval.engines import Document, Hits
 # They cost time in proportion: ten thousand keep four decimals of a weight and a query below 5 ms.
 _TOKS_SCALE = 10_000.0
 RESOLUTION = 1 / _TOKS_SCALE
+LONGEST_DOCNO: int | None = None
 
 _lock = threading.Lock()
 

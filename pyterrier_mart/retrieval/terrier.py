@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,30 +15,34 @@ from pyterrier_mart.retrieval.engines import Document, Hits
 
 RESOLUTION = 1e-6  # Terrier's query language keeps six decimals of a weight
 
-_LONGEST_DOCNO = 100  # characters; the index reserves so many for each document, then compresses them
+_DOCNO_SIZE = 100  # characters; the index reserves so many for each document, then compresses them
+LONGEST_DOCNO: int | None = _DOCNO_SIZE
+_LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
 
 def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
-    """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``.
-
-    Raises:
-        ValueError: If a docno is longer than 100 characters.
-    """
+    """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``."""
     # Terrier would apply its own stemmer and stop words to documents and queries.
     indexer = pt.IterDictIndexer(
-        str(path.absolute()), pretokenised=True, stemmer=None, stopwords=None, meta={"docno": _LONGEST_DOCNO},
+        str(path.absolute()), pretokenised=True, stemmer=None, stopwords=None, meta={"docno": _DOCNO_SIZE},
         threads=threads, verbose=False,
     )  # fmt: skip
-    indexer.index(_checked(documents))
+    indexer.index({**document, "toks": _spelled(document["toks"])} for document in documents)
 
 
-def _checked(documents: Iterable[Document]) -> Iterator[Document]:
-    for document in documents:
-        if len(document["docno"]) > _LONGEST_DOCNO:
-            raise ValueError(
-                f"docno {document['docno']!r} has {len(document['docno'])} characters, expected at most {_LONGEST_DOCNO}"
-            )
-        yield document
+def _spelled(toks: dict[str, float]) -> dict[str, float]:
+    """The terms as the index spells them: of one that is too long, the beginning and a digest."""
+    if all(len(term) <= _LONGEST_TERM // 4 for term in toks):  # a character has at most four bytes
+        return toks
+    return {_shortened(term): weight for term, weight in toks.items()}
+
+
+def _shortened(term: str) -> str:
+    encoded = term.encode("utf-8")
+    if len(encoded) <= _LONGEST_TERM:
+        return term
+    digest = hashlib.sha256(encoded).hexdigest()[:20]
+    return encoded[: _LONGEST_TERM - len(digest)].decode("utf-8", errors="ignore") + digest
 
 
 class _Searcher:
@@ -53,8 +58,9 @@ class _Searcher:
         self._says_nothing: dict[str, bool] = {}
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
-        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": map(self._telling, queries)})
-        found = self._retriever(frame)
+        bags = [self._telling(_spelled(query)) for query in queries]
+        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
+        found: pd.DataFrame = self._retriever(frame)
         number = found["qid"].to_numpy(dtype=np.int64)
         order = np.lexsort((found["rank"].to_numpy(), number))
         # Terrier's logarithm has base 2; natural ones make scores comparable with other engines.

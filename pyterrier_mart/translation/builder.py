@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from collections.abc import Iterable, Mapping
 from numbers import Real
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation.faults import Faults, TableFormatError
 
 if TYPE_CHECKING:
     from pyterrier_mart.translation.table import TranslationTable
@@ -26,11 +26,7 @@ Weights = Literal["probability", "count", "uniform"]
 _ROW_SUM_TOLERANCE = 0.01  # tables are printed with a few decimals
 
 
-class TableFormatError(ValueError):
-    """A file or frame does not hold a table in the expected form; the message names file, line and the reason."""
-
-
-class TableBuilder:
+class TableBuilder(Faults):
     """Collects entries and makes a :class:`~pyterrier_mart.TranslationTable` of them.
 
     Words are analysed once per spelling. A source that is not exactly one word for its analyzer (a phrase,
@@ -59,11 +55,8 @@ class TableBuilder:
         self.target = Analyzer(target) if isinstance(target, str) else Analyzer.from_spec(target.spec)
         if phrases not in ("drop", "split"):
             raise ValueError(f"phrases must be 'drop' or 'split', not {phrases!r}")
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-        self.where, self.phrases, self.on_error = where, phrases, on_error
-        self.malformed = 0
-        self._first_error = ""
+        super().__init__(where, on_error)
+        self.phrases = phrases
         self._sources: dict[str, int] = {}  # spelling -> number, in order of appearance
         self._targets: dict[str, int] = {}
         self._s, self._t, self._lines = array("i"), array("i"), array("q")
@@ -101,18 +94,6 @@ class TableBuilder:
                 self.bad(f"expected a number in column {w_name!r}, found {weight!r}", line)
             else:
                 self.add(source, target, float(weight), line)
-
-    def bad(self, reason: str, line: int = 0, where: str | None = None) -> None:
-        """Reports a malformed entry: raises :class:`TableFormatError`, or counts it where errors are skipped.
-
-        ``where`` names the file if entries come from several.
-        """
-        where = where or self.where
-        message = f"{where}, line {line}: {reason}" if line else f"{where}: {reason}"
-        if self.on_error == "raise":
-            raise TableFormatError(message)
-        self.malformed += 1
-        self._first_error = self._first_error or message
 
     def __len__(self) -> int:
         return len(self._w)
@@ -156,10 +137,7 @@ class TableBuilder:
             meta["entries_not_of_single_words"] = dropped
         if self.malformed:
             meta["malformed_entries_skipped"] = self.malformed
-            warnings.warn(
-                f"{self.where}: skipped {self.malformed} malformed entries, the first: {self._first_error}",
-                stacklevel=3,
-            )
+            self.warn_of_skipped(stacklevel=3)
         return TranslationTable._from_entries(
             s_words, t_words, s_ids, t_ids, w, weights=weights, source=self.source, target=self.target, meta=meta
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,7 @@ class SMTQueryTranslator(pt.Transformer):
 
     An index that another program made with a stemmer: Terrier stems ``query_toks`` itself, so that
     ``smt >> pt.terrier.Retriever(index, wmodel="BM25", controls={"bm25.k_3": "1e6"})`` needs nothing more. PISA does
-    not: pass ``stemmer=lambda word: index.tokenize(word)[0]``.
+    not: pass ``stemmer=lambda word: "".join(index.tokenize(word))``.
 
     Args:
         table: The table, or what :meth:`TranslationTable.load` takes, such as ``"de-en"``. Its source language is the
@@ -53,7 +52,8 @@ class SMTQueryTranslator(pt.Transformer):
         relate: Whether relatives of unknown terms are looked up.
         stop: Whether stop words of the source language are left out (unless nothing else is left).
         push: Whether ``query`` is rewritten instead of adding ``query_toks``.
-        stemmer: What an index does to its terms: a function from word to stem. Weights of equal stems are summed.
+        stemmer: What an index does to its terms: a function from word to stem. Weights of equal stems are summed; a
+            word whose stem is empty stays as it is.
         verbose: Whether to show a progress bar.
 
     Raises:
@@ -82,7 +82,11 @@ class SMTQueryTranslator(pt.Transformer):
         self.table = table if isinstance(table, TranslationTable) else TranslationTable.load(table)
         self.top_k, self.threshold, self.relate, self.stop = top_k, threshold, relate, stop
         self.push, self.stemmer, self.verbose = push, stemmer, verbose
-        self._words = Analyzer(self.table.source.lang, fold=self.table.source.fold, stop=stop)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._prepared = self._key()
+        self._words = Analyzer(self.table.source.lang, fold=self.table.source.fold, stop=self.stop)
         self._known: dict[str, tuple[tuple[str, float], ...]] = {}
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
@@ -107,13 +111,16 @@ class SMTQueryTranslator(pt.Transformer):
         for word in self._terms(query):
             for target, weight in self._translate(word):
                 bag[target] = get(target, 0.0) + weight
-        return dict(sorted(bag.items(), key=_heaviest_first))
+        # Faster than a sort with a key function, which would be called for each of the many terms.
+        return {target: -weight for weight, target in sorted([(-weight, target) for target, weight in bag.items()])}
 
     def push_text(self, query: str) -> str:
         """Returns the query as text: the most probable translation of each term, in the order of the query."""
         return " ".join(self._translate(word)[0][0] for word in self._terms(query) if self._translate(word))
 
     def _terms(self, query: str) -> list[str]:
+        if self._prepared != self._key():  # searches for the best parameters set attributes
+            self._prepare()
         words = self._words.tokens(query)
         # A query of stop words only ("Wer ist das?") is better asked than dropped.
         return words if words or not self.stop else self._words._words(query)
@@ -128,22 +135,21 @@ class SMTQueryTranslator(pt.Transformer):
         return found
 
     def _look_up(self, word: str) -> tuple[tuple[str, float], ...]:
-        weights: Counter[str] = Counter(self.table.translations(word, self.top_k, self.threshold))
+        weights = self.table.translations(word, self.top_k, self.threshold)
         if not weights:
             if self.relate and word not in self.table:
                 for i, share in relatives(word, self.table.source_words, self.table.source.lang):
                     relative = self.table.source_words[i]
                     for target, prob in self.table.translations(relative, self.top_k, self.threshold).items():
-                        weights[target] += share * prob
-                best = sorted(weights.items(), key=_heaviest_first)[: self.top_k]
-                weights = Counter(dict(best))
+                        weights[target] = weights.get(target, 0.0) + share * prob
+                weights = dict(sorted(weights.items(), key=_heaviest_first)[: self.top_k])
             for target in self.table.target.tokens(word) or [word]:
-                weights[target] += 1.0
+                weights[target] = weights.get(target, 0.0) + 1.0
         if self.stemmer is not None:
-            stems: Counter[str] = Counter()
-            for target, weight in weights.items():
-                stems[self.stemmer(target)] += weight
-            weights = stems
+            unstemmed, weights = weights, {}
+            for target, weight in unstemmed.items():
+                stem = self.stemmer(target) or target
+                weights[stem] = weights.get(stem, 0.0) + weight
         return tuple(sorted(weights.items(), key=_heaviest_first))
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:

@@ -19,7 +19,7 @@ import pyterrier as pt
 
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.text import language_code
-from pyterrier_mart.translation.builder import TableBuilder, TableFormatError
+from pyterrier_mart.translation.faults import Faults, TableFormatError
 
 __all__ = ["check_direction", "damage", "fields", "lines", "number", "open_binary", "rows", "text_writer"]
 
@@ -81,22 +81,22 @@ def damage(where: str) -> Iterator[None]:
 
 
 def lines(
-    stream: IO[bytes], builder: TableBuilder, where: str | None = None, *, ends: bool = False
+    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
 
-    Lines that are not UTF-8 or longer than 1 MiB are reported to ``builder``.
+    Lines that are not UTF-8 or longer than 1 MiB are reported to ``faults``.
 
     Args:
         stream: The bytes.
-        builder: Where malformed lines are reported.
-        where: What messages call the file; ``None``: what the builder calls it.
+        faults: Where malformed lines are reported.
+        where: What messages call the file; ``None``: what ``faults`` calls it.
         ends: Whether lines keep their ends (needed where quoted fields may contain some).
 
     Raises:
         TableFormatError: If a line is malformed (unless skipped), or the compressed file is damaged.
     """
-    where = where or builder.where
+    where = where or faults.where
     n = 0
     try:
         for n, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=1):
@@ -104,12 +104,12 @@ def lines(
                 while rest := stream.readline(_LONGEST_LINE):
                     if rest.endswith(b"\n"):
                         break
-                builder.bad(f"the line is longer than {_LONGEST_LINE:,} bytes", n, where)
+                faults.bad(f"the line is longer than {_LONGEST_LINE:,} bytes", n, where)
                 continue
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as err:
-                builder.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
+                faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
                 continue
             if n == 1:
                 line = line.removeprefix("\ufeff")
@@ -126,14 +126,14 @@ def fields(line: str, n: int) -> list[str]:
 
 
 def rows(
-    stream: IO[bytes], builder: TableBuilder, where: str | None = None, *, delimiter: str, quoted: bool
+    stream: IO[bytes], faults: Faults, where: str | None = None, *, delimiter: str, quoted: bool
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the fields of delimited text, with the number of the line where each row starts; blank lines are left out.
 
     Args:
         stream: The bytes.
-        builder: Where malformed lines are reported.
-        where: What messages call the file; ``None``: what the builder calls it.
+        faults: Where malformed lines are reported.
+        where: What messages call the file; ``None``: what ``faults`` calls it.
         delimiter: What separates fields.
         quoted: Whether fields may be quoted as in CSV; otherwise a quotation mark is a character like any other.
 
@@ -141,7 +141,7 @@ def rows(
         TableFormatError: If a line is malformed (unless skipped), or the compressed file is damaged.
     """
     if not quoted:
-        for n, line in lines(stream, builder, where):
+        for n, line in lines(stream, faults, where):
             if line and not line.isspace():
                 yield n, line.split(delimiter)
         return
@@ -150,7 +150,7 @@ def rows(
 
     def feed() -> Iterator[str]:
         nonlocal at, start
-        for at, line in lines(stream, builder, where, ends=True):
+        for at, line in lines(stream, faults, where, ends=True):
             start = start or at
             yield line
 
@@ -162,18 +162,18 @@ def rows(
         except StopIteration:
             return
         except csv.Error as err:
-            builder.bad(f"not CSV: {err}", start or at, where)
+            faults.bad(f"not CSV: {err}", start or at, where)
             continue
         if row:
             yield start, row
 
 
-def number(text: str, builder: TableBuilder, line: int, kind: Callable[[str], Any] = float, where: str = "") -> Any:
+def number(text: str, faults: Faults, line: int, kind: Callable[[str], Any] = float, where: str = "") -> Any:
     """Returns the number that a field holds, or ``None`` if it holds none, which is reported."""
     try:
         return kind(text)
     except ValueError:
-        builder.bad(f"expected a number, found {text!r}", line, where or None)
+        faults.bad(f"expected a number, found {text!r}", line, where or None)
         return None
 
 

@@ -1,0 +1,68 @@
+"""Sentence pairs from files of parallel text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pyterrier_mart.translation.faults import Faults
+from pyterrier_mart.translation.formats.common import lines, open_binary
+
+__all__ = ["read_pairs"]
+
+
+def read_pairs(
+    path: str | os.PathLike[str],
+    target_path: str | os.PathLike[str] | None = None,
+    *,
+    columns: tuple[int, int] = (1, 2),
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Iterator[tuple[str, str]]:
+    """Yields sentence pairs (source, target) of UTF-8 text, plain or gzipped, one a line.
+
+    Args:
+        path: Tab-separated text with both sentences on a line, without quoting; or, with ``target_path``, the source
+            sentences alone.
+        target_path: The target sentences, line by line parallel to ``path`` (the Moses and OPUS layout).
+        columns: Numbers, from 1, of the source and target column of tab-separated text.
+        on_error: ``"raise"`` on a line that lacks a column or is not UTF-8, or ``"skip"`` the pair and warn in the
+            end.
+
+    Raises:
+        TableFormatError: If a line is malformed or parallel files differ in length; the message names file and line.
+        OSError: If a file cannot be read.
+    """
+    if min(columns) < 1:
+        raise ValueError(f"columns are numbered from 1, not {columns!r}")
+    faults = Faults(os.fspath(path), on_error)
+    if target_path is None:
+        yield from _columns(Path(path), columns[0] - 1, columns[1] - 1, faults)
+    else:
+        yield from _parallel(Path(path), Path(target_path), faults)
+    faults.warn_of_skipped()
+
+
+def _columns(path: Path, s: int, t: int, faults: Faults) -> Iterator[tuple[str, str]]:
+    with open_binary(path) as stream:
+        for n, line in lines(stream, faults):
+            cells = line.split("\t")
+            if len(cells) > max(s, t):
+                yield cells[s], cells[t]
+            else:
+                faults.bad(f"expected at least {max(s, t) + 1} tab-separated columns, found {len(cells)}", n)
+
+
+def _parallel(source: Path, target: Path, faults: Faults) -> Iterator[tuple[str, str]]:
+    with open_binary(source) as s_stream, open_binary(target) as t_stream:
+        left, right = lines(s_stream, faults, str(source)), lines(t_stream, faults, str(target))
+        s, t = next(left, None), next(right, None)
+        while s and t:
+            # Lines that were skipped on one side leave a gap in the numbers; their partners are skipped too.
+            if s[0] == t[0]:
+                yield s[1], t[1]
+            s, t = (next(left, None) if s[0] <= t[0] else s), (next(right, None) if t[0] <= s[0] else t)
+        if rest := s or t:
+            longer, shorter = (source, target) if s else (target, source)
+            faults.bad(f"{shorter} has only {rest[0] - 1} lines, expected as many", rest[0], str(longer))
