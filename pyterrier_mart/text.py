@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.links import HELP_URL
+
 __all__ = ["LANGUAGES", "Analyzer", "Word", "language_code"]
 
 #: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
@@ -212,7 +214,7 @@ class Analyzer(pt.Transformer):
 
     Time is linear in the length of the text.
 
-    .. cite.dblp:: conf/cikm/HuangBSA21
+    .. cite.dblp:: conf/cikm/HuangBSRA21
 
     Example::
 
@@ -234,7 +236,7 @@ class Analyzer(pt.Transformer):
         ValueError: If the language is unknown.
     """
 
-    schematic = {"label": "Analyzer", "help_url": "https://pypi.org/project/pyterrier-mart/"}
+    schematic = {"label": "Analyzer", "help_url": HELP_URL}
 
     def __init__(
         self,

@@ -1,9 +1,16 @@
+import atexit
+import tempfile
+from functools import cache
+from pathlib import Path
+
 import contract
 import pandas as pd
 import pyterrier as pt
 import pytest
 from contract import Case, Trial
+from engines import needs_java, question_table, start_java
 
+from pyterrier_mart import Analyzer, BM25Index, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.datasets import STS17, XQuADR
 
 GERMAN = XQuADR("de", "en")
@@ -17,6 +24,67 @@ RESULTS = pt.model.add_ranks(
     .reset_index(drop=True)
 )
 FIRST_STAGE = pt.Transformer.from_df(RESULTS.drop(columns="query"))
+
+# Paragraphs, as an engine indexes them faster than sentences.
+PARAGRAPHS = XQuADR("de", "en", paragraphs=True)
+PARAGRAPH_TOPICS = PARAGRAPHS.get_topics().iloc[[0, 40, 500, 1189]].reset_index(drop=True)
+ENGLISH_TOPICS = PARAGRAPHS.get_topics("en").iloc[[0, 40, 500, 1189]].reset_index(drop=True)
+PARAGRAPH_QRELS = PARAGRAPHS.get_qrels().merge(PARAGRAPH_TOPICS[["qid"]])
+TABLE = question_table("de", "en")
+OTHER_TABLE = TranslationTable.from_dict({"haus": {"house": 1.0}}, "de", "en")
+
+
+@cache
+def index(engine: str) -> BM25Index:
+    """The paragraphs' index, built when first asked for."""
+    folder = tempfile.TemporaryDirectory(prefix="test_contract-")
+    atexit.register(folder.cleanup)
+    return bm25_index(PARAGRAPHS, Path(folder.name) / "index", engine=engine, progress=False)
+
+
+def stem(word: str) -> str:
+    return word[:5]
+
+
+def first_stages(engine: str):
+    """Trials of BM25: the translated queries, the human translation and the untranslated queries."""
+    texts = PARAGRAPHS.text_loader()
+    return Trial(
+        systems=lambda bm25: [
+            SMTQueryTranslator(TABLE) >> bm25 % 100 >> texts,
+            PARAGRAPHS.human_translation() >> bm25 % 100 >> texts,
+            SMTQueryTranslator(TABLE, push=True) >> bm25 % 10,
+            SMTQueryTranslator(TABLE) >> index(engine).bm25(k1=1.2, b=0.75),
+        ],
+        topics=PARAGRAPH_TOPICS,
+        qrels=PARAGRAPH_QRELS,
+    )
+
+
+def translations(smt: pt.Transformer):
+    """Systems that find the documents with PISA."""
+    bm25, texts = index("pisa").bm25(), PARAGRAPHS.text_loader()
+    return [smt >> bm25 % 100 >> texts, smt >> bm25 % 5, SMTQueryTranslator(TABLE, 1) >> bm25 % 100 >> texts]
+
+
+def bm25_case(name: str, engine: str, rows: pd.DataFrame, **options) -> Case:
+    return Case(
+        name,
+        lambda: index(engine).bm25(num_results=20),
+        rows,
+        others=(
+            lambda: index(engine).bm25(),
+            lambda: index(engine).bm25(num_results=20, k1=1.2),
+            lambda: index(engine).bm25(num_results=20, b=0.75),
+        ),
+        row_wise=False,
+        loaded=lambda bm25: bm25._searcher is not None,
+        java=engine == "terrier",
+        **options,
+    )
+
+
+SMT_TRIAL = Trial(systems=translations, topics=PARAGRAPH_TOPICS, qrels=PARAGRAPH_QRELS)
 
 CASES = [
     Case(
@@ -51,9 +119,69 @@ CASES = [
             qrels=QRELS,
         ),
     ),
+    Case(
+        "analyzer",
+        lambda: Analyzer("de"),
+        pd.DataFrame({"docno": ["d1", "d2", "d3"], "text": ["Die Straße zum Café", "", "1517, die Straße, die!"]}),
+        texts=("text",),
+        others=(
+            lambda: Analyzer("en"),
+            lambda: Analyzer("de", stop=True),
+            lambda: Analyzer("de", stop=["die"]),
+            lambda: Analyzer("de", fold=False),
+            lambda: Analyzer("de", numbers=False),
+        ),
+    ),
+    Case(
+        "smt",
+        lambda: SMTQueryTranslator(TABLE),
+        TOPICS.assign(query_toks=[{"stale": 1.0}] * len(TOPICS)),
+        texts=("query",),
+        warns=True,
+        others=(
+            lambda: SMTQueryTranslator(OTHER_TABLE),
+            lambda: SMTQueryTranslator(TABLE, 5),
+            lambda: SMTQueryTranslator(TABLE, threshold=0.1),
+            lambda: SMTQueryTranslator(TABLE, relate=False),
+            lambda: SMTQueryTranslator(TABLE, stop=True),
+            lambda: SMTQueryTranslator(TABLE, push=True),
+        ),
+        trial=SMT_TRIAL,
+    ),
+    Case(
+        "smt-push",
+        lambda: SMTQueryTranslator(TABLE, push=True, relate=False),
+        TOPICS,
+        texts=("query",),
+        warns=True,
+        others=(lambda: SMTQueryTranslator(TABLE, relate=False),),
+        trial=SMT_TRIAL,
+    ),
+    Case(
+        "smt-stemmer",
+        lambda: SMTQueryTranslator(TABLE, stemmer=stem, stop=True),
+        TOPICS,
+        texts=("query",),
+        warns=True,
+        others=(lambda: SMTQueryTranslator(TABLE, stop=True),),
+    ),
 ]
+for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out
+    CASES.append(bm25_case(f"bm25-{engine}", engine, ENGLISH_TOPICS, texts=("query",), trial=first_stages(engine)))
+    translated = SMTQueryTranslator(TABLE)(PARAGRAPH_TOPICS)
+    CASES.append(bm25_case(f"bm25-{engine}-toks", engine, translated, trial=first_stages(engine)))
 
 
-@pytest.mark.parametrize(("function", "case"), contract.parameters(CASES))
+def marked(parameters):
+    """Lets the cases that need Java be skipped where there is none."""
+    return [
+        pytest.param(*parameter.values, id=parameter.id, marks=needs_java if parameter.values[1].java else ())
+        for parameter in parameters
+    ]
+
+
+@pytest.mark.parametrize(("function", "case"), marked(contract.parameters(CASES)))
 def test_contract(function, case):
+    if case.java:
+        start_java()  # which may fetch Terrier, as no check may
     contract.run(function, case)

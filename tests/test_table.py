@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lz4.frame import LZ4FrameFile
 
 from pyterrier_mart import Analyzer
-from pyterrier_mart.translation import table as table_module
+from pyterrier_mart.translation import storage
 from pyterrier_mart.translation.builder import TableBuilder, TableFormatError
 from pyterrier_mart.translation.table import TranslationTable
 from pyterrier_mart.translation.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ ENTRIES = {
     "katze": {"cat": 0.9, "kitten": 0.1},
     "straße": {"street": 0.5, "road": 0.5},
 }
-FILES = ["pt_meta.json", *(f"{name}.npy" for name in table_module._ARRAYS)]
+FILES = ["pt_meta.json", *(f"{name}.npy" for name in storage.ARRAYS)]
 
 
 def build(entries, **options):
@@ -451,7 +451,7 @@ def test_interpolate(table):
             table.interpolate(other, weights=weights)
     for alien in (TranslationTable.from_dict({}, "de", "fr"), table.invert(),
                   TranslationTable.from_dict({}, Analyzer("de", fold=False), "en")):  # fmt: skip
-        with pytest.raises(ValueError, match="cannot interpolate .* the analyzers differ"):
+        with pytest.raises(ValueError, match="cannot combine .* the analyzers differ"):
             table.interpolate(alien)
 
 
@@ -508,7 +508,7 @@ def test_a_full_disk(table, saved, monkeypatch, overwrite, tmp_path):
             self.file.writelines(pieces)
 
     before = content(saved.path)
-    monkeypatch.setattr(table_module, "open", Full, raising=False)
+    monkeypatch.setattr(storage, "open", Full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         build({"hund": {"dog": 1.0}}).save(saved.path if overwrite else tmp_path / "other", overwrite=overwrite)
     assert content(saved.path) == before and [path.name for path in tmp_path.iterdir()] == ["table"]
@@ -655,9 +655,9 @@ def test_load_lists_what_there_is():
 
 def test_bundled_tables(table, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "de-en.table.xz").write_bytes(table._pack())
+    (tmp_path / "data" / "de-en.table.xz").write_bytes(storage.pack(table._arrays(), table.meta))
     (tmp_path / "data" / "README").write_text("text")
-    monkeypatch.setattr(table_module.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr("pyterrier_mart.translation.table.resources.files", lambda package: tmp_path)
     assert TranslationTable.bundled() == ["de-en"]
     monkeypatch.chdir(tmp_path)
     for name in ("de-en", "deu-eng", "DE-EN"):
@@ -666,7 +666,8 @@ def test_bundled_tables(table, tmp_path, monkeypatch):
         assert loaded == table and dict(loaded.meta) == dict(table.meta)
     build({"x": {"y": 1.0}}).save("de-en")
     assert len(TranslationTable.load("de-en")) == 1  # a directory comes first
-    assert table._pack() == build(ENTRIES, meta={"source": "test", "licence": "CC0"})._pack()
+    again = build(ENTRIES, meta={"source": "test", "licence": "CC0"})
+    assert storage.pack(table._arrays(), table.meta) == storage.pack(again._arrays(), again.meta)
 
 
 # ------------------------------------------------------------------------------------------------ PyTerrier artifacts
@@ -717,3 +718,15 @@ def test_nothing_warns(table, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table.prune(top_k=1).normalize().invert().interpolate().save(tmp_path / "x")
+
+
+def test_backfill_adds_only_rows_of_unknown_source_words():
+    text = TranslationTable.from_dict({"haus": {"house": 0.7}}, "de", "en")
+    words = TranslationTable.from_dict({"haus": {"home": 1.0}, "katze": {"cat": 1.0}}, "de", "en", weights="uniform")
+    filled = text.backfill(words)
+    assert filled.translations("haus") == text.translations("haus")
+    assert filled.translations("katze") == {"cat": 1.0}
+    assert len(filled) == 2
+    assert [entry["weight"] for entry in filled.meta["backfilled"]] == [1.0, 1.0]
+    with pytest.raises(ValueError, match="cannot combine .*analyzers differ"):
+        text.backfill(TranslationTable.from_dict({"maison": {"house": 1.0}}, "fr", "en"))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import pandas as pd
 import pyterrier as pt
 import typer
+from ir_measures import AP, P, R
 from rich.table import Table
 
 from pyterrier_mart import SMTQueryTranslator, TranslationTable, __version__, bm25_index
@@ -24,6 +25,7 @@ from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["Outcome", "measure", "quickstart"]
 
+_MEASURES = ("AP@100", "P@10", "R@100")
 _SIGNIFICANT = 0.05
 
 
@@ -67,9 +69,7 @@ def measure(
         A :func:`pt.Experiment` table with AP@100, P@10 and R@100, the first row being the baseline of the differences
         and of the paired t-tests.
     """
-    from pyterrier.measures import AP, P, R
-
-    data = pt.get_dataset(f"mart:xquad-r/{question_language}-{document_language}")
+    data = xquad_r.XQuADR(question_language, document_language)
     with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
         index = bm25_index(data, index_path or Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
@@ -123,8 +123,8 @@ def quickstart(
     out.print(_as_table(outcome.table, f"{q} questions → {d} sentences"))
     out.print(
         f"{settings['topics']} topics, {settings['documents']} documents; BM25 by {settings['engine']} "
-        f"(k1={settings['k1']}, b={settings['b']}); in brackets: difference from the first row and p of a two-tailed "
-        "paired t-test"
+        f"(k1={settings['k1']}, b={settings['b']}). Below each "
+        "value: difference from the first row, and p of a two-tailed paired t-test."
     )
     out.print()
     out.print(_sentence(outcome.table, q, d))
@@ -164,15 +164,14 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 def _as_table(frame: pd.DataFrame, title: str) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("system", no_wrap=True)
-    measures = [name for name in ("AP@100", "P@10", "R@100") if name in frame.columns]
-    for name in measures:
+    for name in _MEASURES:
         table.add_column(name, justify="right", no_wrap=True)
     for _, row in frame.iterrows():
         cells = [str(row["name"])]
-        for name in measures:
+        for name in _MEASURES:
             cell, p = f"{row[name]:.3f}", row[f"{name} p-value"]
             if not math.isnan(p):
-                cell += f" ({row[name] - frame[name].iloc[0]:+.3f}, p{'<0.001' if p < 0.001 else f'={p:.3f}'})"
+                cell += f"\n{row[name] - frame[name].iloc[0]:+.3f}, p{'<0.001' if p < 0.001 else f'={p:.3f}'}"
             cells.append(cell)
         table.add_row(*cells)
     return table

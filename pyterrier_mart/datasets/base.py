@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_code
-
-HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
 
 
 def read_data(path: str) -> str:

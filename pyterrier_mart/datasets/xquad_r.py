@@ -16,7 +16,8 @@ from types import MappingProxyType
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.datasets.base import HELP_URL, MartDataset, choose_language, read_data
+from pyterrier_mart.datasets.base import MartDataset, choose_language, read_data
+from pyterrier_mart.links import HELP_URL
 
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import warnings
@@ -15,14 +14,15 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval import engines
 from pyterrier_mart.text import Analyzer
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index"]
 
-_FORMAT_VERSION = 1
-_HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
+_KIND = {"type": "sparse_index", "format": "mart", "format_version": 1}
 
 
 class BM25Index(pt.Artifact):
@@ -46,14 +46,20 @@ class BM25Index(pt.Artifact):
     def __init__(self, path: str | os.PathLike[str]):
         self.path: Path = Path(path)
         super().__init__(self.path)
-        self.meta = _read_meta(self.path)
+        required = ("engine", "documents", "dataset", "analyzer")
+        self.meta = read_meta(self.path, "index of pyterrier_mart", _KIND, required)
         self.engine: str = self.meta["engine"]
         settings = self.meta["analyzer"]
         try:
-            checked = Analyzer.from_spec({key: settings[key] for key in ("lang", "fold", "version")})
+            Analyzer.from_spec({key: settings[key] for key in ("lang", "fold", "version")})
+            options = {key: settings[key] for key in ("fold", "stop", "numbers")}
+            self.analyzer = Analyzer(settings["lang"], **options)
         except ValueError as err:
             raise ValueError(f"cannot use the index {self.path}: {err}") from err
-        self.analyzer = Analyzer(checked.lang, fold=checked.fold, stop=settings["stop"], numbers=settings["numbers"])
+        except (KeyError, TypeError) as err:
+            raise ValueError(f"damaged index {self.path}: its analyzer is {settings!r}") from err
+        if not (self.path / "index").is_dir():
+            raise ValueError(f"damaged index {self.path}: it lacks the directory index")
 
     def bm25(
         self, *, k1: float = 0.9, b: float = 0.4, num_results: int = 1000, threads: int = 1, verbose: bool = False
@@ -132,7 +138,7 @@ def bm25_index(
     dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
     analyzer = _analyzer(dataset, lang, stop)
     name = _dataset_name(dataset)
-    if path.exists() and (path / "pt_meta.json").exists() and not overwrite:
+    if path.exists() and (path / META).exists() and not overwrite:
         return _opened(path, analyzer, engine, name)
     chosen = engines.pick_engine(engine)
     rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
@@ -143,12 +149,11 @@ def bm25_index(
         with stream.raising():
             module.build(stream, tmp / "index", threads, verbose)
         meta = {
-            "type": BM25Index.ARTIFACT_TYPE, "format": BM25Index.ARTIFACT_FORMAT,
-            "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT, "format_version": _FORMAT_VERSION,
+            **_KIND, "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT,
             "engine": chosen, "documents": stream.count, "dataset": name, "text_field": text_field,
             "analyzer": _settings(analyzer),
         }  # fmt: skip
-        (tmp / "pt_meta.json").write_text(json.dumps(meta, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (tmp / META).write_bytes(meta_bytes(meta))
     return BM25Index(path)
 
 
@@ -174,7 +179,7 @@ class BM25Retriever(pt.Transformer):
         ValueError: If a parameter is out of range.
     """
 
-    schematic = {"label": "BM25", "help_url": _HELP_URL}
+    schematic = {"label": "BM25", "help_url": HELP_URL}
 
     def __init__(
         self,
@@ -377,28 +382,3 @@ def _opened(path: Path, analyzer: Analyzer, engine: str, name: str | None) -> BM
     if name is not None and index.meta["dataset"] is not None and name != index.meta["dataset"]:
         raise ValueError(f"the index at {path} is of {index.meta['dataset']}, expected {name}; {advice}")
     return index
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise FileNotFoundError(f"no index at {path}")
-    try:
-        meta = json.loads((path / "pt_meta.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{path} is not an index of pyterrier_mart: it has no pt_meta.json") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as err:
-        raise ValueError(f"damaged index {path}: pt_meta.json is not JSON ({err})") from err
-    expected = {"type": BM25Index.ARTIFACT_TYPE, "format": BM25Index.ARTIFACT_FORMAT}
-    found = {key: meta.get(key) for key in expected} if isinstance(meta, dict) else {}
-    if found != expected:
-        raise ValueError(f"{path} is not an index of pyterrier_mart: pt_meta.json says {found}, expected {expected}")
-    if meta.get("format_version") != _FORMAT_VERSION:
-        raise ValueError(
-            f"cannot read {path}: its format_version is {meta.get('format_version')!r}, this version of "
-            f"pyterrier_mart reads {_FORMAT_VERSION}"
-        )
-    lacking = [key for key in ("engine", "documents", "dataset", "analyzer") if key not in meta]
-    lacking += [key for key in ("lang", "fold", "version", "stop", "numbers") if key not in meta.get("analyzer", {})]
-    if lacking or not (path / "index").is_dir():
-        raise ValueError(f"damaged index {path}: it lacks {', '.join(lacking) or 'the directory index'}")
-    return meta

@@ -38,17 +38,18 @@ class _Searcher:
         index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
         with _quiet(verbose):  # it compresses the index for these parameters when it meets them first
             self._retriever = index.bm25(
-                k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=_TOKS_SCALE, verbose=verbose
+                k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=1.0, verbose=verbose
             )
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
-        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": queries})
+        # Scaled here and not by pyterrier_pisa, after which PISA would round down.
+        bags = [{term: float(round(weight * _TOKS_SCALE)) for term, weight in query.items()} for query in queries]
+        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
         found = self._retriever(frame)
-        return Hits(
-            found["qid"].to_numpy(dtype=np.int64),
-            found["docno"].to_numpy(dtype=object),
-            found["score"].to_numpy(dtype=np.float64) / _TOKS_SCALE,
-        )
+        number = found["qid"].to_numpy(dtype=np.int64)
+        order = np.lexsort((found["rank"].to_numpy(), number))  # threads finish in any order
+        score = found["score"].to_numpy(dtype=np.float64) / _TOKS_SCALE
+        return Hits(number[order], found["docno"].to_numpy(dtype=object)[order], score[order])
 
 
 def searcher(path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> _Searcher:

@@ -63,8 +63,10 @@ class _Searcher:
         found: pd.DataFrame = self._retriever(frame)
         number = found["qid"].to_numpy(dtype=np.int64)
         order = np.lexsort((found["rank"].to_numpy(), number))
-        # Terrier's logarithm has base 2; natural ones make scores comparable with other engines.
-        score = found["score"].to_numpy(dtype=np.float64) * math.log(2)
+        # Terrier's logarithm has base 2; natural ones make scores comparable with other engines. It also divides a
+        # query's weights by the largest, which is not 1 any more where the heaviest term says nothing.
+        largest = np.array([max(bag.values()) for bag in bags])
+        score = found["score"].to_numpy(dtype=np.float64) * math.log(2) * largest[number]
         return Hits(number[order], found["docno"].to_numpy(dtype=object)[order], score[order])
 
     def _telling(self, query: dict[str, float]) -> dict[str, float]:

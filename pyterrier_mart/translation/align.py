@@ -152,7 +152,7 @@ def _read(
     n_pairs = 0
     items = pt.tqdm(pairs, desc="analyse pairs", unit="pair") if verbose else pairs
     for i, pair in enumerate(items, start=1):
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
+        if not isinstance(pair, (tuple, list)) or [isinstance(side, str) for side in pair] != [True, True]:
             raise TableFormatError(f"pair {i}: expected two sentences (source, target), found {pair!r}")
         s_tokens, t_tokens = s_side.analyzer.tokens(pair[0]), t_side.analyzer.tokens(pair[1])
         if s_tokens and t_tokens:

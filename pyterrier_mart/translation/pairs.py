@@ -58,11 +58,15 @@ def _parallel(source: Path, target: Path, faults: Faults) -> Iterator[tuple[str,
     with open_binary(source) as s_stream, open_binary(target) as t_stream:
         left, right = lines(s_stream, faults, str(source)), lines(t_stream, faults, str(target))
         s, t = next(left, None), next(right, None)
-        while s and t:
+        while s is not None and t is not None:
             # Lines that were skipped on one side leave a gap in the numbers; their partners are skipped too.
-            if s[0] == t[0]:
+            n, m = s[0], t[0]
+            if n == m:
                 yield s[1], t[1]
-            s, t = (next(left, None) if s[0] <= t[0] else s), (next(right, None) if t[0] <= s[0] else t)
-        if rest := s or t:
-            longer, shorter = (source, target) if s else (target, source)
-            faults.bad(f"{shorter} has only {rest[0] - 1} lines, expected as many", rest[0], str(longer))
+            if n <= m:
+                s = next(left, None)
+            if m <= n:
+                t = next(right, None)
+        for rest, longer, shorter in ((s, source, target), (t, target, source)):
+            if rest is not None:
+                faults.bad(f"{shorter} has only {rest[0] - 1} lines, expected as many", rest[0], str(longer))

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation.relatives import relatives
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["SMTQueryTranslator"]
 
-_HELP_URL = "https://github.com/terrierteam/pyterrier_mart"
 _MOST_REMEMBERED = 1 << 18  # distinct query words
 
 
@@ -33,7 +33,7 @@ class SMTQueryTranslator(pt.Transformer):
     With ``push=True`` the transformer rewrites ``query`` instead, into the single most probable translation of each
     term, for engines and readers that need text; the original is kept in ``query_0``.
 
-    .. cite.dblp:: conf/cikm/HuangBSA21
+    .. cite.dblp:: conf/cikm/HuangBSRA21
 
     Example::
 
@@ -61,7 +61,7 @@ class SMTQueryTranslator(pt.Transformer):
         FileNotFoundError: If a table is named that does not exist.
     """
 
-    schematic = {"label": "Translate", "help_url": _HELP_URL}
+    schematic = {"label": "Translate", "help_url": HELP_URL}
 
     def __init__(
         self,
@@ -169,8 +169,9 @@ class SMTQueryTranslator(pt.Transformer):
         return hash(self._key())
 
     def __repr__(self) -> str:
+        stemmer = getattr(self.stemmer, "__qualname__", repr(self.stemmer))
         options = "".join(
-            f", {name}={value!r}"
+            f", {name}={stemmer if name == 'stemmer' else repr(value)}"
             for name, value, default in (
                 ("threshold", self.threshold, 0.0), ("relate", self.relate, True), ("stop", self.stop, False),
                 ("push", self.push, False), ("stemmer", self.stemmer, None),

@@ -26,12 +26,19 @@ _LINKING_LETTERS = {
 }
 
 
+# Arabic writes the article, prepositions and "and" as one word with the noun; longest first.
+_PROCLITICS = {"ar": ("وال", "بال", "كال", "فال", "لل", "ال", "و", "ب", "ل", "ف", "ك")}
+_ARTICLES = {"ar": "ال"}
+_SHORTEST_NOUN = 3
+
+
 def relatives(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]]:
     """Finds words of a vocabulary that an unknown word is probably related to.
 
-    First other forms of the word: those that begin with the longest stem of it that any begins with, at most three
-    letters of either being cut off. They share a weight of 1. If there are none and the language forms compounds, the
-    best split of the word into two known parts; each part weighs 1, since each contributes a meaning.
+    First, in Arabic, the word without what is written together with it, or with the article. Then other forms of the
+    word: those that begin with the longest stem of it that any begins with, at most three letters of either being cut
+    off. They share a weight of 1. If there are none and the language forms compounds, the best split of the word into
+    two known parts; each part weighs 1, since each contributes a meaning.
 
     Args:
         word: A word in normal form that is not in the vocabulary.
@@ -41,12 +48,24 @@ def relatives(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]
     Returns:
         Numbers of words in the vocabulary, and weights.
     """
-    if not word.isalpha():
+    if any(map(str.isdigit, word)):
         return []  # numbers and codes: another one that looks alike means something else
-    forms = _forms(word, words)
+    forms = _without_clitics(word, words, lang) or _forms(word, words)
     if forms:
         return [(i, 1 / len(forms)) for i in forms]
     return [(i, 1.0) for i in _parts(word, words, _LINKING_LETTERS.get(lang, ()))]
+
+
+def _without_clitics(word: str, words: Vocabulary, lang: str) -> list[int]:
+    article = _ARTICLES.get(lang, "")
+    for clitic in (*_PROCLITICS.get(lang, ()), ""):
+        noun = word[len(clitic) :]
+        if word.startswith(clitic) and len(noun) >= _SHORTEST_NOUN:
+            # The word as it stands is unknown, so that without a clitic only the article is left to try.
+            found = {words.find(noun), words.find(article + noun)} - {-1}
+            if found:
+                return sorted(found)
+    return []
 
 
 def _forms(word: str, words: Vocabulary) -> list[int]:

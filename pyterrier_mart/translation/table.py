@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import lzma
 import os
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,23 +20,19 @@ import pyterrier as pt
 
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.text import Analyzer, language_code
+from pyterrier_mart.translation import storage
 from pyterrier_mart.translation.builder import TableBuilder, Weights
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
 __all__ = ["TranslationTable"]
 
-_FORMAT_VERSION = 1
-_ARRAYS: dict[str, type[np.generic]] = {
-    "source_text": np.uint8, "source_offsets": np.int64, "target_text": np.uint8, "target_offsets": np.int64,
-    "rows": np.int64, "columns": np.int32, "probs": np.float32,
-}  # fmt: skip
-_META = "pt_meta.json"
 #: The part of the metadata that the table itself determines.
 _OWN_META = frozenset({
     "type", "format", "package_hint", "format_version", "languages", "direction", "meaning", "analyzers", "entries",
     "source_words", "target_words", "fingerprint",
 })  # fmt: skip
-_BUNDLED_SUFFIX = ".table.xz"
+#: Ending of the bundled tables, in the form of :func:`storage.pack`.
+BUNDLED_SUFFIX = ".table.xz"
 
 
 class TranslationTable(pt.Artifact):
@@ -57,7 +49,7 @@ class TranslationTable(pt.Artifact):
     ``probs`` float32 (n_entries); row ``i`` is ``rows[i]:rows[i + 1]``. ``source_words`` and ``target_words`` are
     sorted :class:`~pyterrier_mart.translation.vocabulary.Vocabulary` objects.
 
-    .. cite.dblp:: conf/cikm/HuangBSA21
+    .. cite.dblp:: conf/cikm/HuangBSRA21
 
     Example::
 
@@ -88,19 +80,13 @@ class TranslationTable(pt.Artifact):
     def __init__(self, path: str | os.PathLike[str]):
         directory = Path(path)
         super().__init__(directory)
-        meta = _read_meta(directory)
-        arrays = {}
-        for name in _ARRAYS:
-            try:
-                arrays[name] = np.lib.format.open_memmap(directory / f"{name}.npy", mode="r")
-            except Exception as err:  # a damaged header fails in many ways
-                raise ValueError(f"damaged translation table {directory}: cannot map {name}.npy ({err})") from err
+        arrays, meta = storage.open_directory(directory)
         self._set(arrays, meta, where=str(directory))
 
     # --- construction -----------------------------------------------------------------------------------------
 
     def _set(self, arrays: Mapping[str, npt.NDArray[Any]], meta: dict[str, Any], where: str) -> None:
-        _check_arrays(arrays, meta, where)
+        storage.check(arrays, meta, where)
         try:
             self.source, self.target = (Analyzer.from_spec(meta["analyzers"][side]) for side in ("source", "target"))
         except ValueError as err:
@@ -167,13 +153,13 @@ class TranslationTable(pt.Artifact):
         }  # fmt: skip
         full = {
             "type": cls.ARTIFACT_TYPE, "format": cls.ARTIFACT_FORMAT, "package_hint": cls.ARTIFACT_PACKAGE_HINT,
-            "format_version": _FORMAT_VERSION, "languages": [source.lang, target.lang],
+            "format_version": storage.FORMAT_VERSION, "languages": [source.lang, target.lang],
             "direction": f"{source.lang}-{target.lang}", "meaning": "P(target | source)",
             "analyzers": {"source": source.spec, "target": target.spec},
             "entries": len(probs), "source_words": len(sources), "target_words": len(targets),
         }  # fmt: skip
         full.update(_provenance(meta))
-        full["fingerprint"] = _fingerprint(arrays, full)
+        full["fingerprint"] = storage.fingerprint(arrays, full)
         return cls._in_memory(arrays, full, "in memory")
 
     @classmethod
@@ -205,7 +191,7 @@ class TranslationTable(pt.Artifact):
         """Returns the directions of the tables that come with the package."""
         data = resources.files(__package__).joinpath("data")
         names = [entry.name for entry in data.iterdir()] if data.is_dir() else []
-        return sorted(name.removesuffix(_BUNDLED_SUFFIX) for name in names if name.endswith(_BUNDLED_SUFFIX))
+        return sorted(name.removesuffix(BUNDLED_SUFFIX) for name in names if name.endswith(BUNDLED_SUFFIX))
 
     @classmethod
     def from_dict(
@@ -333,7 +319,7 @@ class TranslationTable(pt.Artifact):
         Raises:
             ValueError: If they differ: the files were damaged or changed.
         """
-        found = _fingerprint(self._arrays(), self._meta)
+        found = storage.fingerprint(self._arrays(), self._meta)
         if found != self.fingerprint:
             raise ValueError(f"damaged {self!r}: its content has the fingerprint {found}, expected {self.fingerprint}")
 
@@ -514,36 +500,31 @@ class TranslationTable(pt.Artifact):
         Raises:
             ValueError: If languages or analyzers differ, or the weights do not fit.
         """
-        tables = [self, *others]
-        shares = [1.0] * len(tables) if weights is None else [float(weight) for weight in weights]
-        if len(shares) != len(tables) or not all(0 < share < float("inf") for share in shares):
-            raise ValueError(f"weights must be {len(tables)} positive numbers, one for each table, not {weights!r}")
+        shares = [1.0] * (1 + len(others)) if weights is None else [float(weight) for weight in weights]
+        if len(shares) != 1 + len(others) or not all(0 < share < float("inf") for share in shares):
+            raise ValueError(f"weights must be {1 + len(others)} positive numbers, one for each table, not {weights!r}")
+        self._check_same_words(*others)
+        return _mix([self, *others], shares)
+
+    def backfill(self, other: TranslationTable) -> TranslationTable:
+        """Returns this table with the rows of another for the source words that this one lacks.
+
+        For a dictionary beside a table learned from text: the text knows how often a word is translated how, the
+        dictionary knows words that did not occur.
+
+        Raises:
+            ValueError: If languages or analyzers differ.
+        """
+        self._check_same_words(other)
+        return _mix([self, other], [1.0, 1.0], first_only=True)
+
+    def _check_same_words(self, *others: TranslationTable) -> None:
         for other in others:
             if (other.source.spec, other.target.spec) != (self.source.spec, self.target.spec):
                 raise ValueError(
-                    f"cannot interpolate {self!r} with {other!r}: the analyzers differ "
+                    f"cannot combine {self!r} with {other!r}: the analyzers differ "
                     f"({self.source.spec}, {self.target.spec} and {other.source.spec}, {other.target.spec})"
                 )
-        s_words = sorted({word for table in tables for word in table.source_words})
-        t_words = sorted({word for table in tables for word in table.target_words})
-        s_number = {word: i for i, word in enumerate(s_words)}
-        t_number = {word: i for i, word in enumerate(t_words)}
-        known = np.zeros(len(s_words))
-        parts = []
-        for table, share in zip(tables, shares, strict=True):
-            s_ids = np.array([s_number[word] for word in table.source_words], dtype=np.int64)
-            t_ids = np.array([t_number[word] for word in table.target_words], dtype=np.int64)
-            known[s_ids] += share
-            parts.append((s_ids[table._row_numbers()], t_ids[table.columns], share * table.probs.astype(np.float64)))
-        s, t, w = (np.concatenate(column) for column in zip(*parts, strict=True))
-        mixed = [
-            {"weight": share, "fingerprint": table.fingerprint, "source": table._meta.get("source")}
-            for table, share in zip(tables, shares, strict=True)
-        ]
-        return TranslationTable._from_entries(
-            s_words, t_words, s, t, w / known[s],
-            weights="probability", source=self.source, target=self.target, meta={"interpolated": mixed},
-        )  # fmt: skip
 
     def with_meta(self, **meta: Any) -> TranslationTable:
         """Returns the same table with more provenance, such as ``source=`` and ``licence=`` (JSON values).
@@ -587,19 +568,8 @@ class TranslationTable(pt.Artifact):
             OSError: If it cannot be written.
         """
         with atomic_directory(path, overwrite=overwrite) as tmp:
-            for name, pieces in self._files():
-                with open(tmp / name, "wb") as file:
-                    file.writelines(pieces)
+            storage.write(self._arrays(), self._meta, tmp)
         return TranslationTable(path)
-
-    def _files(self) -> Iterator[tuple[str, list[bytes | memoryview]]]:
-        """Yields name and content of each file, the content in pieces so that no array is copied."""
-        yield _META, [(json.dumps(self._meta, ensure_ascii=False, indent=2) + "\n").encode("utf-8")]
-        for name, array in self._arrays().items():
-            header = io.BytesIO()
-            array = np.ascontiguousarray(array)
-            np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-            yield f"{name}.npy", [header.getvalue(), array.view(np.uint8).data]
 
     def build_package(self, package_path: str | None = None, **options: Any) -> str:  # noqa: D417
         """Packs the table as one file for sharing; :meth:`to_hf` and its like call this.
@@ -617,24 +587,37 @@ class TranslationTable(pt.Artifact):
         with tempfile.TemporaryDirectory() as directory:  # PyTerrier packs directories only
             return self.save(Path(directory) / "table").build_package(package_path, **options)
 
-    def _pack(self) -> bytes:
-        """Returns the table as one compressed file, the form of the bundled tables (the same bytes every time)."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-            for name, pieces in self._files():
-                content = b"".join(pieces)
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-        return lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME)
+
+def _mix(tables: list[TranslationTable], shares: list[float], first_only: bool = False) -> TranslationTable:
+    """The weighted mean of tables; each source word is averaged over the tables (or the first) that have it."""
+    s_words = sorted({word for table in tables for word in table.source_words})
+    t_words = sorted({word for table in tables for word in table.target_words})
+    s_number = {word: i for i, word in enumerate(s_words)}
+    t_number = {word: i for i, word in enumerate(t_words)}
+    known = np.zeros(len(s_words))
+    parts = []
+    for table, share in zip(tables, shares, strict=True):
+        s_ids = np.array([s_number[word] for word in table.source_words], dtype=np.int64)
+        t_ids = np.array([t_number[word] for word in table.target_words], dtype=np.int64)
+        share_of = np.where((known[s_ids] > 0) & first_only, 0.0, share)
+        known[s_ids] += share_of
+        rows = table._row_numbers()
+        parts.append((s_ids[rows], t_ids[table.columns], share_of[rows] * table.probs.astype(np.float64)))
+    s, t, w = (np.concatenate(column) for column in zip(*parts, strict=True))
+    mixed = [
+        {"weight": share, "fingerprint": table.fingerprint, "source": table.meta.get("source")}
+        for table, share in zip(tables, shares, strict=True)
+    ]
+    return TranslationTable._from_entries(
+        s_words, t_words, s, t, w / known[s],
+        weights="probability", source=tables[0].source, target=tables[0].target,
+        meta={"backfilled" if first_only else "interpolated": mixed},
+    )  # fmt: skip
 
 
 def _load_bundled(name: str) -> TranslationTable:
-    packed = resources.files(__package__).joinpath("data").joinpath(name + _BUNDLED_SUFFIX).read_bytes()
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(packed))) as tar:
-        files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-    arrays = {key: np.load(io.BytesIO(files[f"{key}.npy"]), allow_pickle=False) for key in _ARRAYS}
-    return TranslationTable._in_memory(arrays, json.loads(files[_META]), f"bundled {name}")
+    packed = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX).read_bytes()
+    return TranslationTable._in_memory(*storage.unpack(packed), f"bundled {name}")
 
 
 def _provenance(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -668,56 +651,3 @@ def _natural(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} must be a whole number >= 1, not {value!r}")
     return int(value)
-
-
-def _fingerprint(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps(meta["analyzers"], sort_keys=True).encode("ascii"))
-    for name in _ARRAYS:
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {len(array)} {array.dtype.str}\n".encode("ascii"))
-        digest.update(array.view(np.uint8).data)
-    return digest.hexdigest()
-
-
-def _read_meta(directory: Path) -> dict[str, Any]:
-    if not directory.exists():
-        raise FileNotFoundError(f"no translation table at {directory}")
-    path = directory / _META
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{directory} is not a translation table: it has no {_META}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as err:
-        raise ValueError(f"damaged translation table {directory}: {_META} is not JSON ({err})") from err
-    expected = {"type": TranslationTable.ARTIFACT_TYPE, "format": TranslationTable.ARTIFACT_FORMAT}
-    found = {key: meta.get(key) for key in expected} if isinstance(meta, dict) else {}
-    if found != expected:
-        raise ValueError(f"{directory} is not a translation table: {_META} says {found}, expected {expected}")
-    if meta.get("format_version") != _FORMAT_VERSION:
-        raise ValueError(
-            f"cannot read {directory}: its format_version is {meta.get('format_version')!r}, this version of "
-            f"pyterrier_mart reads {_FORMAT_VERSION}"
-        )
-    if missing := [key for key in ("analyzers", "fingerprint") if key not in meta]:
-        raise ValueError(f"damaged translation table {directory}: {_META} lacks {', '.join(missing)}")
-    return meta
-
-
-def _check_arrays(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], where: str) -> None:
-    """Checks what can be checked without reading the arrays: types and lengths that must agree."""
-    for name, dtype in _ARRAYS.items():
-        if arrays[name].dtype != dtype or arrays[name].ndim != 1:
-            raise ValueError(
-                f"damaged translation table {where}: {name} is {arrays[name].dtype} of shape {arrays[name].shape}, "
-                f"expected {np.dtype(dtype)} of one dimension"
-            )
-    ends = [("source_offsets", "source_text"), ("target_offsets", "target_text"), ("rows", "columns")]
-    consistent = all(len(arrays[a]) >= 1 and arrays[a][0] == 0 and arrays[a][-1] == len(arrays[b]) for a, b in ends)
-    sizes = {"source_words": "source_offsets", "target_words": "target_offsets", "entries": "probs"}
-    if not (
-        consistent
-        and all(meta.get(key) == len(arrays[name]) - (key != "entries") for key, name in sizes.items())
-        and len(arrays["rows"]) == len(arrays["source_offsets"])
-        and len(arrays["probs"]) == len(arrays["columns"])
-    ):
-        raise ValueError(f"damaged translation table {where}: the lengths of its arrays do not fit together")

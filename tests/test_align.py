@@ -1,0 +1,211 @@
+"""Tables learned from sentence pairs. eflomal differs from run to run: only what is obvious is asserted of it."""
+
+import random
+import sys
+
+import pytest
+
+from pyterrier_mart import Analyzer, TranslationTable
+from pyterrier_mart.translation import align
+from pyterrier_mart.translation.builder import TableFormatError
+
+NUMBERS = ["eins", "zwei", "drei", "vier", "funf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwolf"]
+LEXICON = dict(
+    zip(
+        NUMBERS,
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
+        strict=True,
+    )
+)
+
+
+def pairs(n=300, lexicon=LEXICON, seed=7):
+    """Sentences of two to six words, in another order on either side."""
+    rng = random.Random(seed)
+    for _ in range(n):
+        words = rng.sample(sorted(lexicon), rng.randint(2, 6))
+        others = [lexicon[word] for word in words]
+        rng.shuffle(others)
+        yield " ".join(words).capitalize() + ".", " ".join(others).capitalize() + "!"
+
+
+def rows(table):
+    return list(table.entries())
+
+
+@pytest.fixture(params=["eflomal", "fast_align"])
+def aligner(request):
+    # Both come with the extra "test"; systran-align has wheels for Linux on x86-64 and Python up to 3.12 only.
+    if request.param == "fast_align":
+        pytest.importorskip("systran_align", reason="systran-align has no wheel for this platform")
+    return request.param
+
+
+def test_an_obvious_lexicon_is_learned_in_both_directions(aligner):
+    forward, backward = TranslationTable.train_both(pairs(), "de", "en", aligner=aligner)
+    assert forward.languages == ("de", "en") and backward.languages == ("en", "de")
+    for word, other in LEXICON.items():
+        for table, source, target in ((forward, word, other), (backward, other, word)):
+            assert next(iter(table.translations(source))) == target
+            assert table.prob(target, source) > 0.7
+            assert sum(table.translations(source).values()) == pytest.approx(1)
+    # Both come from the same links.
+    assert len(forward) == len(backward)
+    assert {(s, t) for s, t, _ in forward.entries()} == {(s, t) for t, s, _ in backward.entries()}
+
+
+def test_train_is_the_first_of_both():
+    one = TranslationTable.train(pairs(), "de", "en", aligner="fast_align")
+    assert one == TranslationTable.train_both(pairs(), "de", "en", aligner="fast_align")[0]
+
+
+def test_fast_align_gives_the_same_every_time():
+    first, second = (align.train(pairs(), "de", "en", aligner="fast_align") for _ in range(2))
+    assert first == second and rows(first[0]) == rows(second[0])
+
+
+def test_pairs_are_read_once(aligner):
+    learned, _ = align.train(iter([*pairs()]), "de", "en", aligner=aligner)
+    assert learned.meta["sentence_pairs"] == 300
+
+
+def test_what_was_done_is_recorded(aligner):
+    tables = align.train(
+        pairs(), "de", "en", aligner=aligner, prefixes=(None, 4), min_count=2,
+        meta={"source": "toy", "licence": "CC0"},
+    )  # fmt: skip
+    for table in tables:
+        assert table.meta["aligner"] == aligner and table.meta["prefixes"] == [None, 4]
+        assert table.meta["sentence_pairs"] == 300 and table.meta["min_count"] == 2
+        assert table.meta["source"] == "toy" and table.meta["licence"] == "CC0"
+
+
+def test_rare_links_can_be_left_out(aligner):
+    once = [*pairs(), ("Eins Unikum", "one hapax")]
+    everything, _ = align.train(once, "de", "en", aligner=aligner)
+    assert "unikum" in everything
+    often, _ = align.train(once, "de", "en", aligner=aligner, min_count=3)
+    assert "unikum" not in often and often.prob("one", "eins") > 0.7
+    assert len(align.train(once, "de", "en", aligner=aligner, min_count=10_000)[0]) == 0
+
+
+def test_top_k_prunes_after_the_probabilities_are_known(aligner):
+    ambiguous = [("bank", "bank"), ("bank", "bench"), ("bank", "bench"), ("haus", "house")] * 20
+    table, _ = align.train(ambiguous, "de", "en", aligner=aligner)
+    assert table.translations("bank") == pytest.approx({"bench": 2 / 3, "bank": 1 / 3}, abs=0.1)
+    for one in align.train(ambiguous, "de", "en", aligner=aligner, top_k=1):
+        assert max(len(one.translations(word)) for word in one.source_words) == 1
+    one, _ = align.train(ambiguous, "de", "en", aligner=aligner, top_k=1)
+    assert one.prob("bench", "bank") == pytest.approx(2 / 3, abs=0.1)
+
+
+def test_prefixes_pool_inflected_forms():
+    # Each form of the verb is seen once beside a word that is seen once too: only the stem tells which is which.
+    # fast_align would go by the order of the words.
+    forms = [f"kaufen{ending}" for ending in ("", "d", "der", "des", "dem", "den", "de", "s")]
+    rare = [(f"{form} neu{'abcdefgh'[i] * 3}", f"new{'abcdefgh'[i] * 3} buy") for i, form in enumerate(forms)]
+    sentences = [*pairs(100), *rare]
+    table, _ = align.train(sentences, "de", "en", prefixes=(6,))
+    assert sum(table.prob("buy", form) > 0.5 for form in forms) >= 7
+    assert set(table.source_words) <= set(LEXICON) | set(forms) | {word for s, _ in rare for word in s.split()}
+    averaged, _ = align.train(sentences, "de", "en", prefixes=(None, 6))
+    assert averaged.prob("two", "zwei") > 0.7
+
+
+@pytest.mark.parametrize("prefixes", [(), (0,), (-1, None), ("5",), (2.5,)])
+def test_impossible_prefixes_are_refused(prefixes):
+    with pytest.raises(ValueError, match="prefixes"):
+        align.train(pairs(), "de", "en", prefixes=prefixes)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ab", ("one",), ("one", "two", "three"), ("one", None), (1, 2), None, 5, {"a": "b"}, ()]
+)
+def test_what_is_no_pair_is_named(wrong):
+    with pytest.raises(TableFormatError, match="pair 3: expected two sentences"):
+        align.train([("eins", "one"), ["zwei", "two"], wrong], "de", "en", aligner="fast_align")
+
+
+@pytest.mark.parametrize("nothing", [[], [("", "")], [("...", "one")], [("eins", "?!")]])
+def test_nothing_to_learn_from(aligner, nothing):
+    with pytest.raises(ValueError, match="no sentence pair"):
+        align.train(nothing, "de", "en", aligner=aligner)
+
+
+def test_sentences_without_words_are_left_out(aligner):
+    holes = [("—", "one"), *pairs(), ("eins", " ... "), ("?!", "")]
+    table, _ = align.train(holes, "de", "en", aligner=aligner)
+    assert table.meta["sentence_pairs"] == 300 and table.prob("one", "eins") > 0.7
+
+
+def test_words_are_those_of_the_analyzers(aligner):
+    sentences = [("Die\u00a0Straße | ||| 3-4\n", "The\tstreet ||| 3-4")] * 30
+    table, back = align.train(sentences, Analyzer("de", stop=True), "en", aligner=aligner)
+    # Stop words are learned whatever the analyzer does with them; separators of the aligners' files are none.
+    assert set(table.source_words) <= {"die", "strasse", "3", "4"} and set(back.source_words) >= {"the", "street"}
+    assert table.source == Analyzer("de")
+
+
+def test_other_scripts(aligner):
+    lexicon = {word: chr(0x0915 + i) + "ा" + chr(0x0924 + i) for i, word in enumerate(NUMBERS)}
+    table, _ = align.train(pairs(lexicon=lexicon), "de", "hi", aligner=aligner)
+    assert all(table.prob(other, word) > 0.7 for word, other in lexicon.items())
+
+
+def test_seeds_are_refused(aligner):
+    with pytest.raises(ValueError, match=f"seed=1 has no effect: {aligner}"):
+        align.train(pairs(), "de", "en", aligner=aligner, seed=1)
+
+
+def test_unknown_aligners_are_refused():
+    with pytest.raises(ValueError, match="'eflomal' or 'fast_align', not 'giza'"):
+        align.train(pairs(), "de", "en", aligner="giza")
+
+
+@pytest.mark.parametrize(("aligner", "module"), [("eflomal", "eflomal"), ("fast_align", "systran_align")])
+def test_a_missing_aligner_names_the_extra(monkeypatch, aligner, module):
+    monkeypatch.setitem(sys.modules, module, None)
+
+    def unread():
+        raise AssertionError("the pairs were read first")
+        yield
+
+    with pytest.raises(ImportError, match=r"pip install 'pyterrier-mart\[align\]'"):
+        align.train(unread(), "de", "en", aligner=aligner)
+
+
+def test_verbose_says_what_is_done(aligner, capfd):
+    align.train(pairs(), "de", "en", aligner=aligner, prefixes=(None, 4), verbose=True)
+    said = "".join(capfd.readouterr())
+    assert f"{aligner} aligns 300 pairs by words" in said and "by prefixes of 4 letters" in said
+
+
+def test_it_is_quiet(aligner, capfd):
+    align.train(pairs(), "de", "en", aligner=aligner)
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_links_become_places():
+    sides = []
+    for lang, sentences in (("de", ["a b c", "d", "e f"]), ("en", ["x", "y z", "w v"])):
+        side = align._Side(lang)
+        for sentence in sentences:
+            side.add(sentence.split())
+        side.close()
+        sides.append(side)
+    links = align._places(["0-0 2-0", "", "1-0 0-1"], *sides)
+    assert links.s.tolist() == [0, 2, 5, 4] and links.t.tolist() == [0, 0, 3, 4]
+    for empty in (["", "", ""], []):
+        links = align._places(empty, *sides)
+        assert len(links.s) == len(links.t) == 0
+
+
+def test_sides_spell_words_or_their_beginnings():
+    side = align._Side("de")
+    for sentence in ("haus und hausen", "haus"):
+        side.add(sentence.split())
+    side.close()
+    assert side.sentences(None) == ["haus und hausen", "haus"]
+    assert side.sentences(4) == ["haus und haus", "haus"]
+    words, rank = side.sorted_vocabulary()
+    assert words == ["haus", "hausen", "und"] and [words[rank[i]] for i in side.words] == "haus und hausen haus".split()

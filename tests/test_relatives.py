@@ -1,0 +1,107 @@
+"""Relatives of unknown words in small vocabularies."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.vocabulary import Vocabulary
+
+
+def found(word, *known, lang="de"):
+    words = Vocabulary.from_words(sorted(known))
+    return [(words[i], weight) for i, weight in relatives(word, words, lang)]
+
+
+def test_longer_and_shorter_forms_are_found():
+    assert found("hauser", "haus", "maus") == [("haus", 1.0)]
+    assert found("haus", "hauser", "maus") == [("hauser", 1.0)]
+    assert found("hausern", "hauser", "haus") == [("hauser", 1.0)]  # the longest stem wins
+    assert found("kauften", "kaufte", "kauf") == [("kaufte", 1.0)]
+
+
+def test_forms_of_the_same_stem_share_the_weight():
+    assert found("kinderns", "kindern", "kindernd") == [("kindern", 0.5), ("kindernd", 0.5)]
+    many = [f"stamm{letter}" for letter in "abcdefgh"]
+    few = found("stamm", *many)
+    assert [word for word, _ in few] == many[:5] and sum(weight for _, weight in few) == pytest.approx(1)
+
+
+def test_at_most_three_letters_are_cut_off_or_put_on():
+    assert found("abcdefghijklm", "abcdefghij") == [("abcdefghij", 1.0)]
+    assert found("abcdefghijklm", "abcdefghi") == []
+    assert found("abcdefghij", "abcdefghijklm") == [("abcdefghijklm", 1.0)]
+    assert found("abcdefghij", "abcdefghijklmn") == []
+
+
+def test_stems_are_not_too_short():
+    assert found("rot", "rote") == []  # three letters
+    assert found("rote", "roten") == [("roten", 1.0)]
+    assert found("hause", "hau") == []
+    assert found("abcdefg", "abcd") == []  # four of seven letters: less than 0.6
+    assert found("abcdef", "abcd") == [("abcd", 1.0)]
+
+
+def test_compounds_are_split():
+    assert found("hausdach", "haus", "dach") == [("haus", 1.0), ("dach", 1.0)]
+    assert found("hausdach", "haus") == []
+    assert found("hausdach", "dach") == []
+
+
+@pytest.mark.parametrize(
+    ("word", "first", "last", "lang"),
+    [
+        ("arbeitsvertrags", "arbeit", "vertrag", "de"),  # the last part may have other endings
+        ("arbeitsvertrag", "arbeit", "vertrag", "de"),
+        ("bundesland", "bund", "land", "de"),
+        ("sonnenschein", "sonne", "schein", "de"),
+        ("frauenrecht", "frau", "recht", "de"),
+        ("hundehutte", "hund", "hutte", "de"),
+        ("kinderbuch", "kind", "buch", "de"),
+        ("stadsbestuur", "stad", "bestuur", "nl"),
+        ("arbetsmarknad", "arbet", "marknad", "sv"),
+        ("kirjakauppa", "kirja", "kauppa", "fi"),
+    ],
+)
+def test_letters_may_link_the_parts(word, first, last, lang):
+    assert found(word, first, last, lang=lang) == [(first, 1.0), (last, 1.0)]
+
+
+def test_only_some_languages_form_compounds():
+    assert found("hausdach", "haus", "dach", lang="en") == []
+    assert found("hausdach", "haus", "dach", lang="tr") == []
+    assert found("arbeitsvertrag", "arbeit", "vertrag", lang="fi") == []  # which links without letters
+
+
+def test_forms_come_before_parts():
+    assert found("hausdachs", "hausdach", "haus", "dachs") == [("hausdach", 1.0)]
+
+
+def test_the_split_with_the_longest_shorter_part_is_taken():
+    known = ["staat", "sangehorigkeit", "angehorigkeit", "staatsange", "horigkeit"]
+    assert found("staatsangehorigkeit", *known) == [("staatsange", 1.0), ("horigkeit", 1.0)]
+    # A last part that is known as it stands counts two letters more.
+    assert found("abcdefghijkl", "abcde", "fghijkl", "abcdef", "ghijklm") == [("abcde", 1.0), ("fghijkl", 1.0)]
+
+
+@pytest.mark.parametrize("word", ["1517", "b2b4", "a1234", "covid19", "", "x", "u.s.a", "3-4"])
+def test_numbers_and_codes_have_none(word):
+    assert found(word, "1518", "15170", "b2b", "b2b4x", "a12345", "covid", "covid18") == []
+
+
+def test_an_empty_vocabulary():
+    assert found("hausdach") == []
+
+
+def test_other_scripts_are_cut_by_letter():
+    assert found("домами", "дома", "дым", lang="ru") == [("дома", 1.0)]
+    assert found("किताबें", "किताब", "कमल", lang="hi") == [("किताब", 1.0)]
+
+
+@given(st.text("abn", min_size=1, max_size=24), st.sets(st.text("abn", min_size=1, max_size=8), max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_weights_and_words(word, known):
+    pairs = found(word, *(known - {word}))
+    assert all(other in known and 0 < weight <= 1 for other, weight in pairs)
+    assert sum(weight for _, weight in pairs) == pytest.approx(1 if pairs and pairs[0][1] < 1 else len(pairs))
+    assert len(pairs) <= 5

@@ -1,0 +1,498 @@
+"""BM25 indexes: built, opened and refused; and the scores of both engines."""
+
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+from engines import ENGINES, needs_java
+
+from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, bm25_index
+from pyterrier_mart.datasets import STS17, XQuADR
+from pyterrier_mart.retrieval import engines as engine_module
+
+DOCS = [
+    {"docno": "d1", "text": "Fox fox dog bird"},
+    {"docno": "d2", "text": "dog tree tree"},
+    {"docno": "d3", "text": "tree house bird bird fish cow"},
+    {"docno": "d4", "text": ""},
+    {"docno": "d5", "text": "zebra lion"},
+]
+
+
+def build(path, documents=DOCS, lang="en", **options):
+    return bm25_index(documents, path, lang, **{"progress": False, "engine": "pisa", **options})
+
+
+def bags(*query_toks):
+    return pd.DataFrame({"qid": [f"q{i}" for i in range(len(query_toks))], "query_toks": list(query_toks)})
+
+
+def scores(results):
+    return dict(zip(results["docno"], results["score"], strict=True))
+
+
+def content(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory):
+    """An index of DOCS for each engine, made when first asked for."""
+    made = {}
+
+    def get(engine):
+        if engine not in made:
+            made[engine] = build(tmp_path_factory.mktemp(engine) / "index", engine=engine)
+        return made[engine]
+
+    return get
+
+
+# ----------------------------------------------------------------------------------------------------------- scores
+
+
+def formula(bag, k1, b):
+    """BM25 as Robertson and Zaragoza give it, with natural logarithms, for DOCS."""
+    docs = {doc["docno"]: doc["text"].lower().split() for doc in DOCS}
+    average = sum(map(len, docs.values())) / len(docs)
+    out = {}
+    for docno, words in docs.items():
+        for term, weight in bag.items():
+            if tf := words.count(term):
+                n = sum(term in other for other in docs.values())
+                idf = math.log((len(docs) - n + 0.5) / (n + 0.5))
+                norm = k1 * (1 - b + b * len(words) / average)
+                out[docno] = out.get(docno, 0.0) + weight * idf * (k1 + 1) * tf / (tf + norm)
+    return out
+
+
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (1.2, 0.75), (2.0, 0.0), (0.5, 1.0), (0.0, 0.4)])
+def test_scores_are_those_of_the_formula(engine, indexes, k1, b):
+    bm25 = indexes(engine).bm25(k1=k1, b=b)
+    for bag in ({"fox": 1.0}, {"fox": 1.0, "bird": 0.5}, {"house": 0.25, "dog": 2.0}, {"tree": 3, "bird": 7, "cow": 1}):
+        assert scores(bm25(bags(bag))) == pytest.approx(formula(bag, k1, b), rel=2e-4), bag
+
+
+def test_the_size_of_weights_changes_scores_and_nothing_else(engine, indexes):
+    bm25 = indexes(engine).bm25()
+    bag = {"fox": 1.0, "bird": 0.5, "tree": 0.25}
+    usual = bm25(bags(bag))
+    for factor in (1e-300, 1e-9, 1e-4, 1e4, 1e30, 1e300):
+        out = bm25(bags({term: weight * factor for term, weight in bag.items()}))
+        assert out["docno"].tolist() == usual["docno"].tolist(), factor
+        assert (out["score"] / factor).tolist() == pytest.approx(usual["score"].tolist(), rel=1e-5), factor
+    out = bm25(bags({"fox": 5e-324, "bird": 0.0}))
+    assert out["docno"].tolist() == ["d1"] and math.isfinite(out["score"][0])
+
+
+def test_terms_without_weight_find_nothing(engine, indexes):
+    bm25 = indexes(engine).bm25()
+    assert bm25(bags({"fox": 0.0})).empty
+    assert bm25(bags({"fox": 0.0, "zebra": 1.0}))["docno"].tolist() == ["d5"]
+    assert bm25(bags({}, {"unknown": 1.0}, None, math.nan)).empty
+
+
+@pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf, -math.inf])
+def test_impossible_weights_are_refused(engine, indexes, weight):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        indexes(engine).bm25()(bags({"fox": 1.0}, {"fox": 1.0, "dog": weight}))
+
+
+def test_weights_below_the_resolution_are_announced(engine, indexes):
+    bm25 = indexes(engine).bm25()
+    resolution = engine_module.engine(engine).RESOLUTION
+    with pytest.warns(UserWarning, match=f"1 query terms weigh less than .*{engine} cannot represent"):
+        assert bm25(bags({"fox": 1.0, "zebra": resolution / 2}))["docno"].tolist() == ["d1"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        found = scores(bm25(bags({"fox": 1.0, "zebra": resolution * 2})))
+    assert found["d5"] == pytest.approx(2 * resolution * formula({"zebra": 1.0}, 0.9, 0.4)["d5"], rel=0.01)
+
+
+def test_the_heaviest_term_may_say_nothing(engine, tmp_path):
+    # A term of more than half of the documents has no weight; those of the others must not change for it.
+    docs = [{"docno": f"d{i}", "text": f"the w{i} " + "rare" * (i == 3)} for i in range(5)]
+    found = scores(build(tmp_path / "index", docs, engine=engine).bm25()(bags({"the": 4.0, "rare": 1.0, "w1": 0.5})))
+    assert sorted(found, key=found.get, reverse=True)[:2] == ["d3", "d1"]
+    assert found["d1"] == pytest.approx(0.5 * math.log(3) * 1.9 / (1 + 0.9 * (0.6 + 0.4 * 2 / 2.2)), rel=1e-3)
+
+
+def test_query_terms_win_over_the_text_of_the_query(engine, indexes):
+    bm25 = indexes(engine).bm25()
+    frame = pd.DataFrame({"qid": ["1"], "query": ["Zebra!"]})
+    assert bm25(frame)["docno"].tolist() == ["d5"]
+    assert bm25(frame.assign(query_toks=[{"fox": 1.0}]))["docno"].tolist() == ["d1"]
+    assert bm25.search("ZEBRA zebra")["score"][0] == pytest.approx(2 * bm25.search("zebra")["score"][0])
+    assert bm25(pd.DataFrame({"qid": ["1", "2"], "query": [None, math.nan]})).empty
+
+
+def test_other_columns_and_the_order_of_queries_are_kept(engine, indexes):
+    frame = pd.DataFrame({"qid": ["b", "a", "c"], "query": ["bird", "none", "tree"], "note": [{"x": 1}, 2, "3"]})
+    out = indexes(engine).bm25()(frame)
+    assert out["qid"].tolist() == ["b", "b", "c", "c"] and out["note"].tolist() == [{"x": 1}] * 2 + ["3"] * 2
+    assert out["rank"].tolist() == [0, 1, 0, 1] and list(out.index) == list(range(4))
+    assert list(out.columns) == ["qid", "query", "note", "docno", "score", "rank"]
+
+
+def test_a_cut_off_asks_for_fewer_documents(engine, indexes):
+    bm25 = indexes(engine).bm25(k1=1.1, b=0.3)
+    fused = (bm25 % 1).compile()
+    assert fused == indexes(engine).bm25(k1=1.1, b=0.3, num_results=1) and isinstance(fused, BM25Retriever)
+    everything = bm25.search("bird tree")
+    assert len(everything) == 3
+    assert fused.search("bird tree").equals(everything.head(1))
+    assert bm25.fuse_rank_cutoff(1000) is bm25 and bm25.fuse_rank_cutoff(5000) is bm25
+
+
+def test_an_empty_frame_opens_nothing(indexes):
+    for frame in (bags(), pd.DataFrame({"qid": [], "query": []})):
+        bm25 = indexes("pisa").bm25()
+        out = bm25(frame)
+        assert out.empty and list(out.columns) == [*frame.columns, "docno", "score", "rank"]
+        assert bm25._searcher is None
+
+
+def test_changed_settings_take_effect(engine, indexes):
+    bm25 = indexes(engine).bm25()
+    bm25.search("bird")
+    for name, value in (("k1", 2.0), ("b", 0.9), ("num_results", 1)):
+        bm25.set_parameter(name, value)
+        new = indexes(engine).bm25(k1=bm25.k1, b=bm25.b, num_results=bm25.num_results)
+        assert bm25.search("bird").equals(new.search("bird")), name
+
+
+def test_pickles_and_equality(engine, indexes):
+    index = indexes(engine)
+    bm25 = index.bm25(k1=1.5)
+    usual = bm25.search("bird")
+    copy = pickle.loads(pickle.dumps(bm25))
+    assert copy == bm25 and hash(copy) == hash(bm25) and copy.search("bird").equals(usual)
+    assert pickle.loads(pickle.dumps(index)) == index == BM25Index(index.path) and len(index) == 5
+    others = [index.bm25(), index.bm25(k1=1.5, b=0.5), index.bm25(k1=1.5, num_results=10)]
+    assert all(bm25 != other for other in others) and bm25 != "text"
+    assert index.bm25(k1=1.5, threads=2) == bm25  # which does not change what is found
+
+
+@pytest.mark.parametrize(
+    "options", [{"k1": -1}, {"k1": math.nan}, {"k1": math.inf}, {"b": -0.1}, {"b": 1.1}, {"num_results": 0}]
+)
+def test_impossible_parameters_are_refused(indexes, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        indexes("pisa").bm25(**options)
+
+
+def test_several_threads_find_the_same(engine, tmp_path):
+    data = XQuADR("en", paragraphs=True)
+    index = bm25_index(data, tmp_path / "index", engine=engine, threads=2, progress=False)
+    topics = data.get_topics().head(40)
+    one, two = (index.bm25(num_results=10, threads=n)(topics) for n in (1, 2))
+    pd.testing.assert_frame_equal(one, two)
+
+
+# ---------------------------------------------------------------------------------------------------------- indexes
+
+
+def test_long_words_are_found(engine, tmp_path):
+    words = ["bundesverfassungsgerichtsprasidentin", "x" * 70, "x" * 70 + "y", "अंतर्राष्ट्रीयकरणसम्बन्धीत", "z" * 200]
+    docs = [{"docno": f"d{i}", "text": word} for i, word in enumerate(words)]
+    bm25 = build(tmp_path / "index", [*docs, {"docno": "short", "text": "zz"}], "de", engine=engine).bm25()
+    for i, word in enumerate(words):
+        assert bm25.search(word)["docno"].tolist() == [f"d{i}"]
+    assert bm25.search("zz")["docno"].tolist() == ["short"]
+
+
+def test_documents_without_text_are_documents(engine, tmp_path):
+    docs = [*DOCS[:3], {"docno": "none", "text": None}, {"docno": "nan", "text": math.nan}, {"docno": "4", "text": 4}]
+    index = build(tmp_path / "index", docs, engine=engine)
+    assert len(index) == 6 and index.bm25().search("fox")["docno"].tolist() == ["d1"]
+
+
+def test_a_dataset_a_name_a_list_and_a_generator_give_the_same(tmp_path):
+    data = XQuADR("de", "en", paragraphs=True)
+    given = {
+        "dataset": (data, None),
+        "name": ("mart:xquad-r/de-en/paragraphs", None),
+        "list": (list(data.get_corpus_iter(verbose=False)), "en"),
+        "generator": ((doc for doc in data.get_corpus_iter(verbose=False)), "eng"),
+        "iterator": (iter(list(data.get_corpus_iter(verbose=False))), Analyzer("en")),
+    }
+    query = "When did the Normans conquer England?"
+    results = []
+    for name, (documents, lang) in given.items():
+        index = build(tmp_path / name, documents, lang)
+        assert len(index) == 240 and index.engine == "pisa" and index.analyzer == Analyzer("en")
+        assert index.meta["dataset"] == ("mart:xquad-r/en/paragraphs" if name in ("dataset", "name") else None)
+        results.append(index.bm25(num_results=20).search(query))
+    assert len(results[0]) == 20
+    for other in results[1:]:
+        pd.testing.assert_frame_equal(other, results[0])
+
+
+def test_the_text_field_can_be_named(tmp_path):
+    index = build(tmp_path / "index", XQuADR("de", "en", paragraphs=True), None, text_field="title")
+    assert index.bm25(num_results=3).search("Normans")["docno"].str.startswith("en-").all()
+
+
+def test_stop_words_and_numbers_are_the_analyzers_business(engine, tmp_path):
+    docs = [{"docno": "d1", "text": "the house of 1517"}, {"docno": "d2", "text": "a"}, {"docno": "d3", "text": "x"}]
+    index = build(tmp_path / "stop", docs, engine=engine, stop=True)
+    assert index.analyzer == Analyzer("en", stop=True) == BM25Index(index.path).analyzer
+    assert index.bm25().search("the of").empty and len(index.bm25().search("1517")) == 1
+    analyzer = Analyzer("en", stop=["house"], numbers=False)
+    index = build(tmp_path / "own", docs, analyzer, engine=engine)
+    assert BM25Index(index.path).analyzer == analyzer
+    assert index.bm25().search("house 1517").empty and len(index.bm25().search("the")) == 1
+
+
+def test_an_index_is_opened_and_not_built_again(engine, tmp_path):
+    index = build(tmp_path / "index", engine=engine)
+    before = content(index.path)
+
+    def unread():
+        raise AssertionError("read although the index exists")
+        yield
+
+    assert build(tmp_path / "index", unread(), engine=engine) == index
+    assert build(tmp_path / "index", unread(), engine="auto").engine == engine  # it keeps its engine
+    assert content(index.path) == before
+
+
+def test_an_index_serves_every_language_of_questions(tmp_path):
+    index = build(tmp_path / "index", XQuADR("de", "en", paragraphs=True), None)
+    assert build(tmp_path / "index", XQuADR("ru", "en", paragraphs=True), None) == index
+    assert build(tmp_path / "index", "mart:xquad-r/en/paragraphs", None) == index
+    for other in (XQuADR("de", "en"), STS17("es-en")):
+        with pytest.raises(ValueError, match="is of mart:xquad-r/en/paragraphs, expected .*mart:.*overwrite=True"):
+            build(tmp_path / "index", other, None)
+    with pytest.raises(ValueError, match="made by the analyzer"):
+        build(tmp_path / "index", XQuADR("de", paragraphs=True), None)
+
+
+def test_an_index_that_another_analyzer_or_engine_made_is_refused(tmp_path):
+    build(tmp_path / "index")
+    for options in ({"lang": "de"}, {"stop": True}, {"lang": Analyzer("en", fold=False)}):
+        with pytest.raises(ValueError, match="made by the analyzer .* expected .*overwrite=True"):
+            build(tmp_path / "index", **options)
+    with pytest.raises(ValueError, match="made with pisa, expected terrier"):
+        build(tmp_path / "index", engine="terrier")
+    with pytest.raises(ValueError, match="engine must be"):
+        build(tmp_path / "other", engine="lucene")
+
+
+def test_overwrite_replaces_an_index(engine, tmp_path):
+    build(tmp_path / "index", engine=engine)
+    index = build(tmp_path / "index", [{"docno": "n", "text": "neu"}, *DOCS[1:]], "de", engine=engine, overwrite=True)
+    assert index.analyzer.lang == "de" and index.bm25().search("neu")["docno"].tolist() == ["n"]
+    assert os.listdir(tmp_path) == ["index"]
+
+
+def test_what_is_no_index_is_never_touched(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError):
+        build(foreign)
+    (tmp_path / "file").write_text("text")
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError):
+            build(tmp_path / "file", overwrite=overwrite)
+    assert content(tmp_path) == {
+        (foreign / "thesis.txt").relative_to(tmp_path): b"years of work",
+        (tmp_path / "file").relative_to(tmp_path): b"text",
+    }
+    (tmp_path / "empty").mkdir()
+    assert len(build(tmp_path / "empty")) == 5  # an empty directory counts as none
+
+
+LEFT_OUT = object()
+SETTINGS = {"lang": "en", "fold": True, "version": 1, "stop": False, "numbers": True}
+META_DAMAGE = {
+    "no JSON": ("{", "not JSON"),
+    "no text": (b"\xff\xfe", "not JSON"),
+    "a list": ("[]", "is not an? index"),
+    "another artifact": ({"type": "translation_table"}, "is not an? index"),
+    "another version": ({"format_version": 99}, "format_version is 99"),
+    "no engine": ({"engine": LEFT_OUT}, "lacks engine"),
+    "other rules": ({"analyzer": {**SETTINGS, "version": 0}}, "rebuild"),
+    "an unknown language": ({"analyzer": {**SETTINGS, "lang": "xx"}}, "unknown language"),
+    "half an analyzer": ({"analyzer": {"lang": "en"}}, "damaged index .*its analyzer is"),
+    "no analyzer": ({"analyzer": LEFT_OUT}, "lacks analyzer"),
+    "an analyzer of another kind": ({"analyzer": "en"}, "damaged index .*its analyzer is"),
+}
+
+
+@pytest.mark.parametrize("damage", META_DAMAGE)
+def test_damaged_metadata_are_refused(indexes, tmp_path, damage):
+    change, message = META_DAMAGE[damage]
+    (tmp_path / "index" / "index").mkdir(parents=True)
+    if isinstance(change, dict):
+        meta = {**indexes("pisa").meta, **change}
+        change = json.dumps({key: value for key, value in meta.items() if value is not LEFT_OUT})
+    (tmp_path / "index" / "pt_meta.json").write_bytes(change if isinstance(change, bytes) else change.encode())
+    with pytest.raises(ValueError, match=message):
+        BM25Index(tmp_path / "index")
+    with pytest.raises(ValueError, match=message):
+        build(tmp_path / "index")
+
+
+def test_a_directory_without_the_engines_index_is_damaged(indexes, tmp_path):
+    (tmp_path / "pt_meta.json").write_text(json.dumps(indexes("pisa").meta))
+    with pytest.raises(ValueError, match="lacks the directory index"):
+        BM25Index(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no index .*at"):
+        BM25Index(tmp_path / "nothing")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ValueError, match="has no pt_meta.json"):
+        BM25Index(tmp_path / "other")
+
+
+# ----------------------------------------------------------------------------------------------------- wrong input
+
+
+def failing():
+    yield from DOCS
+    raise OSError("the disk is gone")
+
+
+WRONG = {
+    "no documents": (lambda: iter(()), ValueError, "there are no documents"),
+    "an empty list": (list, ValueError, "there are no documents"),
+    "no such field": (lambda: [{"docno": "d", "title": "x"}], ValueError, r"document 1: 'd' has no field 'text'"),
+    "the field lost later": (lambda: [*DOCS, {"docno": "d"}], ValueError, "document 6: 'd' has no field"),
+    "a docno twice": (lambda: [*DOCS, DOCS[1]], ValueError, "document 6: the docno 'd2' occurs twice"),
+    "white space": (lambda: [{"docno": "a b", "text": ""}], ValueError, "document 1: .*white space, found 'a b'"),
+    "a line end": (lambda: [{"docno": "a\n", "text": ""}], ValueError, "document 1: .*white space"),
+    "an empty docno": (lambda: [{"docno": "", "text": ""}], ValueError, "document 1"),
+    "a number": (lambda: [DOCS[0], {"docno": 7, "text": ""}], ValueError, "document 2: .*found 7"),
+    "no docno": (lambda: [{"text": ""}], ValueError, "document 1: .*found None"),
+    "texts": (lambda: ["some text"], ValueError, "document 1: expected a dict"),
+    "an error while reading": (failing, OSError, "the disk is gone"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_with_documents_is_said_and_nothing_is_left(engine, indexes, tmp_path, wrong, capfd):
+    documents, error, message = WRONG[wrong]
+    indexes(engine)  # the JVM's own first words
+    capfd.readouterr()
+    with pytest.raises(error, match=message):
+        build(tmp_path / "index", documents(), engine=engine)
+    assert os.listdir(tmp_path) == []
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_a_failure_leaves_the_old_index(engine, tmp_path):
+    index = build(tmp_path / "index", engine=engine)
+    index.bm25().search("fox")
+    before = content(tmp_path)
+    with pytest.raises(OSError, match="the disk is gone"):
+        build(tmp_path / "index", failing(), engine=engine, overwrite=True)
+    assert content(tmp_path) == before
+    assert index.bm25().search("fox")["docno"].tolist() == ["d1"]
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    def interrupted():
+        yield DOCS[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "index", interrupted())
+    assert os.listdir(tmp_path) == []
+
+
+@needs_java
+def test_terrier_says_how_long_a_docno_may_be(tmp_path):
+    docs = [{"docno": "ü" * 100, "text": "fox"}, {"docno": "v", "text": "dog"}, {"docno": "w", "text": "tree"}]
+    bm25 = build(tmp_path / "index", docs, engine="terrier").bm25()
+    assert bm25.search("fox")["docno"].tolist() == ["ü" * 100]
+    with pytest.raises(ValueError, match="document 4: expected a docno of at most 100 characters"):
+        build(tmp_path / "other", [*docs, {"docno": "x" * 101, "text": ""}], engine="terrier")
+
+
+def test_the_language_must_be_known(tmp_path):
+    with pytest.raises(ValueError, match="pass lang="):
+        build(tmp_path / "index", lang=None)
+    with pytest.raises(ValueError, match="unknown language"):
+        build(tmp_path / "index", lang="xx")
+    with pytest.raises(ValueError, match="the documents of .* are in 'en'"):
+        build(tmp_path / "index", XQuADR("de", "en"), "de")
+    assert os.listdir(tmp_path) == []
+
+
+# ---------------------------------------------------------------------------------------------------------- engines
+
+
+def test_without_pisa_terrier_is_the_engine(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
+    assert engine_module.pick_engine("auto") == engine_module.pick_engine("terrier") == "terrier"
+    with pytest.raises(ImportError, match="pyterrier-pisa.*engine='terrier'"):
+        build(tmp_path / "index", engine="pisa")
+    monkeypatch.undo()
+    assert engine_module.pick_engine("auto") == "pisa"
+
+
+def test_an_index_of_an_engine_that_is_missing_says_so(monkeypatch, indexes):
+    bm25 = indexes("pisa").bm25()
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pyterrier-pisa"):
+        bm25.search("fox")
+
+
+QUIET = """
+    import sys
+    from pyterrier_mart import bm25_index
+    from pyterrier_mart.datasets import XQuADR
+
+    data = XQuADR("de", "en", paragraphs=True)
+    index = bm25_index(data, sys.argv[1], engine="pisa", progress=sys.argv[2] == "bar")
+    for k1 in (0.9, 1.2):
+        assert len(index.bm25(k1=k1)(data.get_topics("en").head(3)))
+    assert "pyterrier.java" not in sys.modules or not __import__("pyterrier").java.started()
+"""
+
+
+@pytest.mark.parametrize("progress", ["bar", "none"])
+def test_pisa_is_quiet(tmp_path, progress):
+    command = [sys.executable, "-c", textwrap.dedent(QUIET), str(tmp_path / "index"), progress]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.replace("\r", "\n").split("\n") if line.strip()]
+    assert all(line.startswith("index en:") for line in lines), done.stderr
+    assert bool(lines) == (progress == "bar")
+
+
+def test_errors_are_seen_after_pisa_was_quiet(tmp_path, capfd):
+    build(tmp_path / "index").bm25().search("fox")
+    with pytest.raises(OSError, match="the disk is gone"):
+        build(tmp_path / "other", failing())
+    os.write(1, b"out")
+    os.write(2, b"err")
+    print("!", file=sys.stderr)
+    captured = capfd.readouterr()
+    assert captured.out == "out" and captured.err == "err!\n"
+
+
+def test_verbose_shows_the_engines_log(tmp_path, capfd):
+    build(tmp_path / "index", verbose=True)
+    assert "".join(capfd.readouterr())
+
+
+def test_a_pipeline_with_a_cut_off_and_texts(indexes):
+    texts = {doc["docno"]: doc["text"] for doc in DOCS}
+    pipeline = indexes("pisa").bm25() % 1 >> pt.apply.text(lambda row: texts[row["docno"]])
+    assert pipeline.search("bird")["text"].tolist() == ["tree house bird bird fish cow"]
