@@ -35,13 +35,13 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     try:
         meta = json.loads((directory / META).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{directory} is not a {what}: it has no {META}") from None
+        raise ValueError(f"{directory} is no {what}: it has no {META}") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as err:
         raise ValueError(f"damaged {what} {directory}: {META} is not JSON ({err})") from err
     kind = {key: value for key, value in expected.items() if key != "format_version"}
     found = {key: meta.get(key) for key in kind} if isinstance(meta, dict) else {}
     if found != kind:
-        raise ValueError(f"{directory} is not a {what}: {META} says {found}, expected {kind}")
+        raise ValueError(f"{directory} is no {what}: {META} says {found}, expected {kind}")
     if meta.get("format_version") != expected["format_version"]:
         raise ValueError(
             f"cannot read the {what} {directory}: its format_version is {meta.get('format_version')!r}, this version "

@@ -599,8 +599,8 @@ def test_arrays_that_do_not_fit(saved, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"type": "sparse_index"}, "is not a translation table: pt_meta.json says .*sparse_index"),
-        ({"format": "other"}, "is not a translation table"),
+        ({"type": "sparse_index"}, "is no translation table: pt_meta.json says .*sparse_index"),
+        ({"format": "other"}, "is no translation table"),
         ({"format_version": 2}, "its format_version is 2, this version of pyterrier_mart reads 1"),
         ({"format_version": None}, "its format_version is None"),
         ({"analyzers": None}, "damaged translation table .* its analyzers are None"),
@@ -630,15 +630,15 @@ def test_metadata_of_another_kind(saved, change, message):
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "\xff"])
 def test_metadata_that_is_none(saved, text):
     (saved.path / "pt_meta.json").write_bytes(text.encode("latin-1"))
-    refused(saved.path, "is not JSON|is not a translation table")
+    refused(saved.path, "is not JSON|is no translation table")
 
 
 def test_other_directories_and_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no translation table at .*nowhere"):
         TranslationTable(tmp_path / "nowhere")
-    refused(tmp_path, "is not a translation table: it has no pt_meta.json")
+    refused(tmp_path, "is no translation table: it has no pt_meta.json")
     (tmp_path / "file").write_text("text")
-    with pytest.raises(ValueError, match="file is not a translation table"):
+    with pytest.raises(ValueError, match="file is no translation table"):
         TranslationTable(tmp_path / "file")
 
 

@@ -74,8 +74,8 @@ def measure(
         index = bm25_index(data, index_path or Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
         systems = {
-            "BM25, no translation": bm25,
-            "SMT (translation table)": SMTQueryTranslator(table, stop=stop) >> bm25,
+            "no translation": bm25,
+            "SMT (table)": SMTQueryTranslator(table, stop=stop) >> bm25,
             "human translation": data.human_translation() >> bm25,
         }
         metrics = [AP @ 100, P @ 10, R @ 100]
@@ -171,7 +171,7 @@ def _as_table(frame: pd.DataFrame, title: str) -> Table:
         for name in _MEASURES:
             cell, p = f"{row[name]:.3f}", row[f"{name} p-value"]
             if not math.isnan(p):
-                cell += f"\n{row[name] - frame[name].iloc[0]:+.3f}, p{'<0.001' if p < 0.001 else f'={p:.3f}'}"
+                cell += f"\n{row[name] - frame[name].iloc[0]:+.3f}, {'p<.001' if p < 0.001 else f'p={p:.3f}'}"
             cells.append(cell)
         table.add_row(*cells)
     return table
