@@ -24,7 +24,7 @@ import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
 
-__all__ = ["LANGUAGES", "Analyzer", "Word", "language_code"]
+__all__ = ["LANGUAGES", "QUERY_TOKS_SPEC", "Analyzer", "Word", "language_code"]
 
 #: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
 #: is refused instead of silently failing to match.
@@ -50,6 +50,10 @@ _ALIASES: dict[str, str] = {
     "slv": "sl", "som": "so", "swe": "sv", "swa": "sw", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk",
     "vie": "vi", "yor": "yo", "zho": "zh", "chi": "zh", "cmn": "zh",
 }  # fmt: skip
+
+
+#: Key in a frame's ``attrs``: the specification of the analyzer that spelled ``query_toks`` travels with it.
+QUERY_TOKS_SPEC = "pyterrier_mart.query_toks"
 
 
 def language_code(code: str) -> str:

@@ -14,7 +14,7 @@ import pyterrier as pt
 import pytest
 from engines import ENGINES, needs_java
 
-from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, bm25_index
+from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.retrieval import engines as engine_module
 
@@ -322,8 +322,8 @@ SETTINGS = {"lang": "en", "fold": True, "version": 1, "stop": False, "numbers": 
 META_DAMAGE = {
     "no JSON": ("{", "not JSON"),
     "no text": (b"\xff\xfe", "not JSON"),
-    "a list": ("[]", "is not an? index"),
-    "another artifact": ({"type": "translation_table"}, "is not an? index"),
+    "a list": ("[]", "is no index"),
+    "another artifact": ({"type": "translation_table"}, "is no index"),
     "another version": ({"format_version": 99}, "format_version is 99"),
     "no engine": ({"engine": LEFT_OUT}, "lacks engine"),
     "other rules": ({"analyzer": {**SETTINGS, "version": 0}}, "rebuild"),
@@ -496,3 +496,17 @@ def test_a_pipeline_with_a_cut_off_and_texts(indexes):
     texts = {doc["docno"]: doc["text"] for doc in DOCS}
     pipeline = indexes("pisa").bm25() % 1 >> pt.apply.text(lambda row: texts[row["docno"]])
     assert pipeline.search("bird")["text"].tolist() == ["tree house bird bird fish cow"]
+
+
+def test_words_of_another_language_or_spelling_are_refused(tmp_path):
+    index = bm25_index([{"docno": "d", "text": "the cat"}], tmp_path / "i", "en", progress=False)
+    right = SMTQueryTranslator(TranslationTable.from_dict({"katze": {"cat": 1.0}}, "de", "en"))
+    assert (right >> index.bm25()).search("Katze")["docno"].tolist() == ["d"]
+    french = SMTQueryTranslator(TranslationTable.from_dict({"katze": {"chat": 1.0}}, "de", "fr"))
+    with pytest.raises(ValueError, match=r"query_toks were made by the analyzer .*'fr'.* but BM25Index.*'en'"):
+        (french >> index.bm25()).search("Katze")
+    unfolded = TranslationTable.from_dict({"katze": {"cat": 1.0}}, "de", Analyzer("en", fold=False))
+    with pytest.raises(ValueError, match="'fold': False"):
+        (SMTQueryTranslator(unfolded) >> index.bm25()).search("Katze")
+    stemmed = SMTQueryTranslator(unfolded, stemmer=lambda word: word)  # words of a foreign index: not ours to judge
+    assert (stemmed >> index.bm25()).search("Katze")["docno"].tolist() == ["d"]

@@ -18,7 +18,7 @@ from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval import engines
-from pyterrier_mart.text import Analyzer
+from pyterrier_mart.text import QUERY_TOKS_SPEC, Analyzer
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index"]
 
@@ -208,6 +208,7 @@ class BM25Retriever(pt.Transformer):
             v.query_frame(extra_columns=["query_toks"], mode="terms")
             v.query_frame(extra_columns=["query"], mode="text")
         if "query_toks" in inp.columns:
+            self._check_spelling(inp.attrs.get(QUERY_TOKS_SPEC))
             bags = [toks if isinstance(toks, dict) else {} for toks in inp["query_toks"]]
         else:
             bags = [self.index.analyzer.counts(q) if isinstance(q, str) else {} for q in inp["query"]]
@@ -225,6 +226,14 @@ class BM25Retriever(pt.Transformer):
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         rank = np.arange(len(row)) - np.repeat(starts, np.diff(np.append(starts, len(row))))
         return out.assign(docno=pd.Series(hits.docno, dtype="str"), score=score, rank=rank)
+
+    def _check_spelling(self, spec: dict[str, Any] | None) -> None:
+        """Refuses words that a translator spelled otherwise than this index: they would silently find nothing."""
+        if spec is not None and spec != self.index.analyzer.spec:
+            raise ValueError(
+                f"the words in query_toks were made by the analyzer {spec}, but {self.index!r} by "
+                f"{self.index.analyzer.spec}; use a table whose target language and analyzer are those of the index"
+            )
 
     def _scaled(self, bags: list[dict[str, float]]) -> tuple[list[dict[str, float]], list[float]]:
         """Divides each query's weights by the largest, so that their size does not matter to the engine's precision."""
@@ -347,13 +356,11 @@ class _Stream:
 
 
 def _analyzer(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer:
-    if isinstance(lang, Analyzer):
-        return lang
     known = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
     code = known if lang is None else lang
     if code is None:
         raise ValueError("the language of the documents is not known: pass lang=, such as 'en'")
-    analyzer = Analyzer(code, stop=stop)
+    analyzer = code if isinstance(code, Analyzer) else Analyzer(code, stop=stop)
     if known is not None and analyzer.lang != known:
         raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
     return analyzer

@@ -10,7 +10,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.text import Analyzer
+from pyterrier_mart.text import QUERY_TOKS_SPEC, Analyzer
 from pyterrier_mart.translation.relatives import relatives
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -100,7 +100,9 @@ class SMTQueryTranslator(pt.Transformer):
         translate = self.push_text if self.push else self.bag
         made = [translate(query if isinstance(query, str) else "") for query in rows]
         if not self.push:
-            return inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
+            out = inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
+            out.attrs[QUERY_TOKS_SPEC] = None if self.stemmer else self.table.target.spec
+            return out
         out = pt.model.push_queries(inp.drop(columns="query_toks", errors="ignore"), keep_original=False)
         return out.assign(query=pd.Series(made, index=out.index, dtype="str"))
 
