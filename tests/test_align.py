@@ -1,5 +1,6 @@
 """Tables learned from sentence pairs. eflomal differs from run to run: only what is obvious is asserted of it."""
 
+import platform
 import random
 import sys
 
@@ -20,12 +21,11 @@ LEXICON = dict(
 
 
 def pairs(n=300, lexicon=LEXICON, seed=7):
-    """Sentences of two to six words, in another order on either side."""
+    """Sentences of two to six words in the same order on either side: eflomal may lose a word of a reordered toy."""
     rng = random.Random(seed)
     for _ in range(n):
         words = rng.sample(sorted(lexicon), rng.randint(2, 6))
         others = [lexicon[word] for word in words]
-        rng.shuffle(others)
         yield " ".join(words).capitalize() + ".", " ".join(others).capitalize() + "!"
 
 
@@ -33,11 +33,15 @@ def rows(table):
     return list(table.entries())
 
 
-@pytest.fixture(params=["eflomal", "fast_align"])
+# Where the extra "align" installs it, not finding it is an error.
+needs_fast_align = pytest.mark.skipif(
+    sys.version_info >= (3, 12) or (platform.system(), platform.machine()) != ("Linux", "x86_64"),
+    reason="systran-align has wheels for Linux on x86-64 and Python up to 3.11 only",
+)
+
+
+@pytest.fixture(params=["eflomal", pytest.param("fast_align", marks=needs_fast_align)])
 def aligner(request):
-    # Both come with the extra "test"; systran-align has wheels for Linux on x86-64 and Python up to 3.12 only.
-    if request.param == "fast_align":
-        pytest.importorskip("systran_align", reason="systran-align has no wheel for this platform")
     return request.param
 
 
@@ -54,11 +58,13 @@ def test_an_obvious_lexicon_is_learned_in_both_directions(aligner):
     assert {(s, t) for s, t, _ in forward.entries()} == {(s, t) for t, s, _ in backward.entries()}
 
 
+@needs_fast_align
 def test_train_is_the_first_of_both():
     one = TranslationTable.train(pairs(), "de", "en", aligner="fast_align")
     assert one == TranslationTable.train_both(pairs(), "de", "en", aligner="fast_align")[0]
 
 
+@needs_fast_align
 def test_fast_align_gives_the_same_every_time():
     first, second = (align.train(pairs(), "de", "en", aligner="fast_align") for _ in range(2))
     assert first == second and rows(first[0]) == rows(second[0])
@@ -123,7 +129,7 @@ def test_impossible_prefixes_are_refused(prefixes):
 )
 def test_what_is_no_pair_is_named(wrong):
     with pytest.raises(TableFormatError, match="pair 3: expected two sentences"):
-        align.train([("eins", "one"), ["zwei", "two"], wrong], "de", "en", aligner="fast_align")
+        align.train([("eins", "one"), ["zwei", "two"], wrong], "de", "en")
 
 
 @pytest.mark.parametrize("nothing", [[], [("", "")], [("...", "one")], [("eins", "?!")]])
