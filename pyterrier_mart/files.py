@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_directory", "atomic_file"]
+__all__ = ["atomic_directory", "atomic_file", "check_free"]
+
+#: What is raised without the name of a file when there is no room for what is written to it.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -19,25 +22,32 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Gives a temporary path to write to, and renames it to ``path`` when the block ends without an error.
 
     An existing file stays as it was until then. Missing parent directories are made. A symbolic link stays one: what
-    it points to is replaced.
+    it points to is replaced. A device or pipe (``/dev/stdout``) is written to directly.
 
     Raises:
         IsADirectoryError: If ``path`` is a directory.
-        OSError: If the directory cannot be written.
+        OSError: If the file cannot be written; the message names ``path``.
     """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"cannot write the file {os.fspath(path)}: it is a directory")
+    if Path(path).exists() and not Path(path).is_file():  # renaming would put a file in the place of the device
+        with _named(Path(path), Path(path)):
+            yield Path(path)
+        return
     path = _target(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write the file {path}: it is a directory")
     tmp = _temporary_name(path)
     try:
-        yield tmp
-        os.replace(tmp, path)
+        with _named(path, tmp):
+            yield tmp
+            os.replace(tmp, path)
     finally:
         tmp.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+def atomic_directory(
+    path: str | os.PathLike[str], *, overwrite: bool = False, marker: str | None = None
+) -> Iterator[Path]:
     """Gives a temporary directory to fill, and renames it to ``path`` when the block ends without an error.
 
     Of several writers to one path, the last one to finish wins, or fails if it may not overwrite; the directory is
@@ -46,39 +56,45 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
     Args:
         path: The directory to make. Missing parents are made.
         overwrite: Whether an existing directory is replaced. It stays in place until the new one is complete.
+        marker: The file by which directories that may be replaced are known. Others are refused: a mistyped path
+            must not cost a user what is there.
 
     Raises:
-        FileExistsError: If ``path`` exists and ``overwrite`` is false, or if it is a file. An empty directory
-            counts as none.
-        OSError: If the parent directory cannot be written.
+        FileExistsError: If ``path`` exists and ``overwrite`` is false, or if it is a file or lacks the ``marker``. An
+            empty directory counts as none.
+        OSError: If the directory cannot be written; the message names ``path``.
     """
     path = _target(path)
-    _check_free(path, overwrite)
+    check_free(path, overwrite, marker)
     tmp = _temporary_name(path)
-    tmp.mkdir()
     try:
-        yield tmp
-        while not _put(tmp, path, overwrite):
-            pass
+        with _named(path, tmp):
+            tmp.mkdir()
+            yield tmp
+            while not _put(tmp, path, overwrite, marker):
+                pass
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
 
 
-def _check_free(path: Path, overwrite: bool) -> bool:
-    """Raises if nothing may be written to a path; returns whether there is a directory to be replaced."""
+def check_free(path: Path, overwrite: bool, marker: str | None = None) -> bool:
+    """Raises if :func:`atomic_directory` may not write to a path; returns whether there is a directory to replace."""
     try:  # one look: another writer may be moving directories here
         if not stat.S_ISDIR(path.stat().st_mode):
             raise FileExistsError(f"cannot write the directory {path}: it is a file")
-        if not overwrite and any(path.iterdir()):
-            raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
+        names = [entry.name for entry in path.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return False
+    if names and not overwrite:
+        raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
+    if names and marker is not None and marker not in names:
+        raise FileExistsError(f"{path} is not replaced: it holds other files and no {marker}; name another path")
     return True
 
 
-def _put(tmp: Path, path: Path, overwrite: bool) -> bool:
+def _put(tmp: Path, path: Path, overwrite: bool, marker: str | None) -> bool:
     """Renames a directory, replacing an older one; returns False if another writer came between."""
-    old = _temporary_name(path) if _check_free(path, overwrite) else None
+    old = _temporary_name(path) if check_free(path, overwrite, marker) else None
     if old:
         try:
             os.replace(path, old)
@@ -97,6 +113,24 @@ def _put(tmp: Path, path: Path, overwrite: bool) -> bool:
     if old:
         shutil.rmtree(old, ignore_errors=True)
     return moved
+
+
+@contextmanager
+def _named(path: Path, tmp: Path) -> Iterator[None]:
+    """Makes errors of writing name ``path``, where they would name the temporary path, or none because a disk is full.
+
+    Raises:
+        OSError: Of the same type and number.
+    """
+    try:
+        yield
+    except OSError as err:
+        name = os.fsdecode(err.filename) if isinstance(err.filename, (str, bytes, os.PathLike)) else ""
+        if not name.startswith(os.fspath(tmp)) and (name or err.errno not in _FULL):
+            raise
+        error = type(err)(f"cannot write {path}: {os.strerror(err.errno) if err.errno else err}")
+        error.errno = err.errno
+        raise error from err
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import signal
 import sys
+import tempfile
 import traceback
 import warnings
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,6 +20,8 @@ from pyterrier_mart.cli.console import errors
 from pyterrier_mart.cli.quickstart import quickstart
 
 __all__ = ["app", "main"]
+
+_INTERRUPTED = 128 + signal.SIGINT
 
 app = typer.Typer(
     help="Cross-lingual information retrieval in PyTerrier.",
@@ -45,16 +51,57 @@ def _root(
 
 def main() -> NoReturn:
     """Runs the command line; what a user can put right is one sentence, without a traceback."""
-    warnings.showwarning = lambda message, *_, **__: errors.print(f"warning: {message}", style="yellow", markup=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks must not end the command
+            stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not with nohup
+            signal.signal(number, _stop)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(_run())
+
+
+def _run() -> int:
+    """Runs the command and returns its exit status."""
     try:
         app()
     except KeyboardInterrupt:
-        errors.print("stopped", style="red")
-        sys.exit(130)
+        return _stopped()
+    except SystemExit as err:  # every command ends with one
+        code = err.code if isinstance(err.code, int) else 0
+        return _stopped() if code == _INTERRUPTED else code
     except (OSError, ValueError, KeyError, ImportError) as err:
-        message = err.args[0] if isinstance(err, KeyError) and err.args else err
-        errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _show("error", _sentence(err), "red")
         if os.environ.get("PYTERRIER_MART_DEBUG"):
             traceback.print_exc()
-        sys.exit(1)
-    sys.exit(0)
+        return 1
+    return 0
+
+
+def _sentence(err: Exception) -> str:
+    if isinstance(err, OSError) and err.strerror:
+        if err.filename is not None:
+            return f"{err.filename}: {err.strerror}"
+        if err.errno == errno.ENOSPC:  # only files of the package's own name themselves
+            return f"{err.strerror} for the output, or for temporary files in {tempfile.gettempdir()}"
+        return err.strerror
+    return str(err.args[0] if isinstance(err, KeyError) and err.args else err) or type(err).__name__
+
+
+def _show(kind: str, message: object, style: str) -> None:
+    errors.print(f"{kind}: {message}", style=style, markup=False, emoji=False, soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _show("warning", message, "yellow")
+
+
+def _stopped() -> int:
+    errors.print("stopped", style="red")
+    return _INTERRUPTED
+
+
+def _stop(number: int, _: Any) -> NoReturn:
+    """Ends the process as the signal would, but not before temporary files are deleted."""
+    sys.exit(128 + number)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import platform
+import shutil
 import tempfile
+from contextlib import nullcontext
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +20,7 @@ from ir_measures import AP, P, R
 from rich.table import Table
 
 from pyterrier_mart import SMTQueryTranslator, TranslationTable, __version__, bm25_index
-from pyterrier_mart.cli.console import errors, out
+from pyterrier_mart.cli.console import arrow, errors, out
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.text import LANGUAGES, language_code
@@ -27,6 +29,8 @@ __all__ = ["Outcome", "measure", "quickstart"]
 
 _MEASURES = ("AP@100", "P@10", "R@100")
 _SIGNIFICANT = 0.05
+_ROOM = 8 << 20  # bytes; the index of a language takes less than 1 MiB
+_NARROW = 75  # columns in which values and their differences do not fit side by side
 
 
 class EngineName(str, Enum):
@@ -71,6 +75,7 @@ def measure(
     """
     data = xquad_r.XQuADR(question_language, document_language)
     with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+        _check_room(tmp)
         index = bm25_index(data, index_path or Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
         systems = {
@@ -110,17 +115,16 @@ def quickstart(
     Everything is in the package: 1190 questions and about 1200 sentences (XQuAD-R), and the translation table.
     """
     languages = _languages(pair)
-    known = TranslationTable.load(table or "-".join(languages))
-    if known.languages != languages:
-        raise ValueError(f"the table {table} translates {'-'.join(known.languages)}, expected {'-'.join(languages)}")
+    known = _table(table, languages)
     q, d = (LANGUAGES[lang] for lang in languages)
-    errors.print(f"{q} questions, {d} sentences; translating with {known!r}", markup=False)
-    outcome = measure(*languages, known, engine=engine.value, stop=stop, progress=True)
-    if json_file is not None:
-        with atomic_file(json_file) as tmp:
+    errors.print(f"{q} questions, {d} sentences; translating with {known!r}", markup=False, soft_wrap=True)
+    # Entered first: a path that cannot be written is better known before the work than after it.
+    with atomic_file(json_file) if json_file is not None else nullcontext() as tmp:
+        outcome = measure(*languages, known, engine=engine.value, stop=stop, progress=True)
+        if tmp is not None:
             tmp.write_text(json.dumps(_as_json(outcome), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     settings = outcome.settings
-    out.print(_as_table(outcome.table, f"{q} questions → {d} sentences"))
+    out.print(_as_table(outcome.table, f"{q} questions {arrow()} {d} sentences"))
     out.print(
         f"{settings['topics']} topics, {settings['documents']} documents; BM25 by {settings['engine']} "
         f"(k1={settings['k1']}, b={settings['b']}). Below each "
@@ -136,12 +140,13 @@ def quickstart(
 
 
 def _languages(pair: str) -> tuple[str, str]:
-    bundled = TranslationTable.bundled()
-    usable = [name for name in bundled if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
     parts = pair.split("-")
     if len(parts) != 2:
-        raise ValueError(f"--pair {pair!r} is not of the form Q-D, such as de-en; bundled: {', '.join(usable)}")
-    q, d = map(language_code, parts)
+        raise ValueError(f"--pair {pair!r} is not of the form Q-D, such as de-en; bundled: {', '.join(_usable())}")
+    try:
+        q, d = map(language_code, parts)
+    except ValueError as err:
+        raise ValueError(f"--pair {pair!r}: {err}") from err
     if missing := [lang for lang in (q, d) if lang not in xquad_r.LANGUAGES]:
         raise ValueError(
             f"--pair {pair}: XQuAD-R has no {LANGUAGES[missing[0]]}; it has {', '.join(xquad_r.LANGUAGES)}"
@@ -149,6 +154,37 @@ def _languages(pair: str) -> tuple[str, str]:
     if q == d:
         raise ValueError(f"--pair {pair}: nothing to translate; name two languages")
     return q, d
+
+
+def _table(name: str | None, languages: tuple[str, str]) -> TranslationTable:
+    direction = "-".join(languages)
+    if name is None and direction not in TranslationTable.bundled():
+        raise ValueError(
+            f"--pair {direction}: no bundled table translates {direction}; name your own with --table, or a pair of "
+            f"{', '.join(_usable())}"
+        )
+    table = TranslationTable.load(direction if name is None else name)
+    if table.languages != languages:
+        raise ValueError(f"the table {name} translates {'-'.join(table.languages)}, expected {direction}")
+    return table
+
+
+def _usable() -> list[str]:
+    """The bundled tables between languages of XQuAD-R."""
+    return [name for name in TranslationTable.bundled() if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
+
+
+def _check_room(directory: str) -> None:
+    """Refuses a full disk, since PISA would end the process there without a word.
+
+    Raises:
+        OSError: If there is too little room for the index.
+    """
+    if (free := shutil.disk_usage(directory).free) < _ROOM:
+        raise OSError(
+            f"only {free // 1024:,} KiB are free in the directory of temporary files {tempfile.gettempdir()}, "
+            f"expected at least {_ROOM // 1024:,} KiB for the index; name another one in TMPDIR"
+        )
 
 
 def _versions(engine: str) -> dict[str, str]:
@@ -163,7 +199,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _as_table(frame: pd.DataFrame, title: str) -> Table:
     table = Table(title=title, title_justify="left")
-    table.add_column("system", no_wrap=True)
+    table.add_column("system")
     for name in _MEASURES:
         table.add_column(name, justify="right", no_wrap=True)
     for _, row in frame.iterrows():
@@ -171,7 +207,8 @@ def _as_table(frame: pd.DataFrame, title: str) -> Table:
         for name in _MEASURES:
             cell, p = f"{row[name]:.3f}", row[f"{name} p-value"]
             if not math.isnan(p):
-                cell += f"\n{row[name] - frame[name].iloc[0]:+.3f}, {'p<.001' if p < 0.001 else f'p={p:.3f}'}"
+                between = "\n" if out.width < _NARROW else ", "
+                cell += f"\n{row[name] - frame[name].iloc[0]:+.3f}{between}{'p<.001' if p < 0.001 else f'p={p:.3f}'}"
             cells.append(cell)
         table.add_row(*cells)
     return table

@@ -142,7 +142,7 @@ def bm25_index(
         return _opened(path, analyzer, engine, name)
     chosen = engines.pick_engine(engine)
     rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
-    with atomic_directory(path, overwrite=overwrite) as tmp:
+    with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         (tmp / "index").mkdir()
         module = engines.engine(chosen)
         stream = _Stream(rows, analyzer, text_field, module.LONGEST_DOCNO, progress)

@@ -45,7 +45,12 @@ class _Searcher:
         # Scaled here and not by pyterrier_pisa, after which PISA would round down.
         bags = [{term: float(round(weight * _TOKS_SCALE)) for term, weight in query.items()} for query in queries]
         frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
-        found = self._retriever(frame)
+        try:
+            found = self._retriever(frame)
+        except SystemError as err:
+            if isinstance(err.__cause__, KeyboardInterrupt):  # how Ctrl-C comes out of PISA
+                raise err.__cause__ from None
+            raise
         number = found["qid"].to_numpy(dtype=np.int64)
         order = np.lexsort((found["rank"].to_numpy(), number))  # threads finish in any order
         score = found["score"].to_numpy(dtype=np.float64) / _TOKS_SCALE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -80,7 +81,7 @@ def train(
     for prefix in prefixes:
         if verbose:
             unit = "words" if prefix is None else f"prefixes of {prefix} letters"
-            pt.tqdm.write(f"{aligner} aligns {n_pairs:,} pairs by {unit} ...")
+            pt.tqdm.write(f"{aligner} aligns {n_pairs:,} pairs by {unit} ...", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
             found.extend(run(s_side, t_side, prefix, Path(tmp)))
     s = np.concatenate([s_side.words[links.s] for links in found])

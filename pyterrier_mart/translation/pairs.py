@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pyterrier_mart.translation.faults import Faults
+from pyterrier_mart.translation.faults import Faults, TableFormatError
 from pyterrier_mart.translation.formats.common import lines, open_binary
 
 __all__ = ["read_pairs"]
@@ -31,16 +31,22 @@ def read_pairs(
             end.
 
     Raises:
-        TableFormatError: If a line is malformed or parallel files differ in length; the message names file and line.
+        TableFormatError: If a line is malformed, parallel files differ in length, or there is no line; the message
+            names the file, and the line.
         OSError: If a file cannot be read.
     """
     if min(columns) < 1:
         raise ValueError(f"columns are numbered from 1, not {columns!r}")
     faults = Faults(os.fspath(path), on_error)
     if target_path is None:
-        yield from _columns(Path(path), columns[0] - 1, columns[1] - 1, faults)
+        found = _columns(Path(path), columns[0] - 1, columns[1] - 1, faults)
     else:
-        yield from _parallel(Path(path), Path(target_path), faults)
+        found = _parallel(Path(path), Path(target_path), faults)
+    n = 0
+    for n, pair in enumerate(found, start=1):  # noqa: B007  # counted
+        yield pair
+    if not n and not faults.malformed:
+        raise TableFormatError(f"{os.fspath(path)}: no sentence pairs, the file is empty")
     faults.warn_of_skipped()
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.artifact import META
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation import storage
@@ -176,7 +177,7 @@ class TranslationTable(pt.Artifact):
         """
         if kwargs:
             raise TypeError(f"TranslationTable.load() takes no argument {next(iter(kwargs))!r}")
-        if Path(path).exists():
+        if os.fspath(path) and Path(path).exists():  # Path("") is the working directory
             return cls(path)
         name = _direction(os.fspath(path))
         if name in cls.bundled():
@@ -564,10 +565,11 @@ class TranslationTable(pt.Artifact):
         The directory appears only when it is complete.
 
         Raises:
-            FileExistsError: If the path exists and ``overwrite`` is false.
+            FileExistsError: If the path exists and ``overwrite`` is false, or if it holds something else than an
+                artifact.
             OSError: If it cannot be written.
         """
-        with atomic_directory(path, overwrite=overwrite) as tmp:
+        with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
             storage.write(self._arrays(), self._meta, tmp)
         return TranslationTable(path)
 

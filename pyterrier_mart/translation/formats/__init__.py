@@ -166,10 +166,10 @@ def _guess(path: Path, what: str) -> str:
     for name, known in FORMATS.items():
         if known.pattern and re.search(known.pattern, plain):
             return name
-    if path.is_dir():
+    if what == "read" and path.is_dir():
         return "panlex-dump"
     raise ValueError(
-        f"cannot tell the format of {str(path)!r} by its name; pass format=, one of: {', '.join(_names(what))}"
+        f"cannot tell the format of {str(path)!r} by its name; say which it is, one of: {', '.join(_names(what))}"
     )
 
 

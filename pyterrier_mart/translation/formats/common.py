@@ -35,7 +35,7 @@ class _CountedFile(io.FileIO):
     """A file that moves a progress bar by what is read from it: for compressed files, the compressed bytes."""
 
     def __init__(self, path: Path, bar: Any):
-        super().__init__(path)
+        super().__init__(os.fspath(path))  # as messages show it
         self._bar = bar
 
     def readinto(self, buffer: Any) -> int:
