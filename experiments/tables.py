@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.corpora import CORPORA, LANGUAGES, Pair
+from experiments.corpora import CORPORA, FLORES_DEVTEST, LANGUAGES, Corpus, Pair
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.translation import storage
@@ -33,12 +33,12 @@ THRESHOLD = 0.001
 _DECIMALS = 4  # what an estimate from so few pairs is worth, and a third of the size
 
 
-def learn(root: Path, lang: str) -> tuple[TranslationTable, TranslationTable]:
+def learn(root: Path, lang: str, held_out: Collection[Corpus] = ()) -> tuple[TranslationTable, TranslationTable]:
     """Learns the tables lang -> en and en -> lang."""
     sentences: list[Pair] = []
     words: list[Pair] = []
     sources = []
-    for corpus in CORPORA:
+    for corpus in [corpus for corpus in CORPORA if corpus not in held_out]:
         pairs = list(corpus.read(root, lang))
         (sentences if corpus.kind == "sentences" else words).extend(pairs)
         if pairs:
@@ -81,20 +81,35 @@ def against_muse(table: TranslationTable, root: Path) -> dict[str, float] | None
     return {"words": n, "coverage": known / n, "P@1": hits / n, "P@5": hits_5 / n, "P@1 if known": hits / known}
 
 
+def load(folder: Path, name: str) -> TranslationTable:
+    """Loads a table that :func:`save` wrote."""
+    path = folder / (name + BUNDLED_SUFFIX)
+    return TranslationTable._in_memory(*storage.unpack(path.read_bytes()), str(path))
+
+
+def save(table: TranslationTable, folder: Path) -> None:
+    """Writes a table in the form of the bundled ones."""
+    with atomic_file(folder / ("-".join(table.languages) + BUNDLED_SUFFIX)) as tmp:
+        tmp.write_bytes(storage.pack(table._arrays(), table.meta))
+
+
 def main() -> None:
     """Runs the experiment."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpora (see experiments/corpora.py)")
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=LANGUAGES)
+    parser.add_argument("--held-out", type=Path, metavar="DIR",
+                        help="learn without FLORES devtest, write to DIR and measure nothing (for experiments.smt)")
     parser.add_argument("--measure-only", action="store_true", help="measure the bundled tables, learn nothing")
     arguments = parser.parse_args()
     folder = Path(str(resources.files("pyterrier_mart.translation").joinpath("data")))
     for lang in () if arguments.measure_only else arguments.languages:
         start = time.perf_counter()
-        for table in learn(arguments.data, lang):
-            with atomic_file(folder / ("-".join(table.languages) + BUNDLED_SUFFIX)) as tmp:
-                tmp.write_bytes(storage.pack(table._arrays(), table.meta))
+        for table in learn(arguments.data, lang, [FLORES_DEVTEST] if arguments.held_out else []):
+            save(table, arguments.held_out or folder)
         print(f"{lang}: {time.perf_counter() - start:.0f} s", flush=True)
+    if arguments.held_out:
+        return
 
     rows: list[list[Any]] = []
     results = {}
@@ -120,7 +135,8 @@ def main() -> None:
              "share with a listed translation at rank 1, in the first 5; a word not in the table counts as wrong.\n\n"
              + report.markdown(["table", "words", "coverage", "P@1", "P@5", "P@1 if known"], muse_rows)),
         ],
-        {"aligner": "eflomal (unseeded: a new run differs in the third decimal)", "prefixes": PREFIXES,
+        {"learned by": "`python -m experiments.tables --data DIR`, any languages",
+         "aligner": "eflomal (unseeded: a new run differs in the third decimal)", "prefixes": PREFIXES,
          "min_count": MIN_COUNT, "top_k": TOP_K, "threshold": THRESHOLD},
         results,
     )  # fmt: skip

@@ -85,10 +85,10 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None) -> bool:
         names = [entry.name for entry in path.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return False
+    if names and marker is not None and marker not in names:
+        raise FileExistsError(f"{path} exists and is not replaced, since it holds no {marker}; name another path")
     if names and not overwrite:
         raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
-    if names and marker is not None and marker not in names:
-        raise FileExistsError(f"{path} is not replaced: it holds other files and no {marker}; name another path")
     return True
 
 
@@ -128,7 +128,7 @@ def _named(path: Path, tmp: Path) -> Iterator[None]:
         name = os.fsdecode(err.filename) if isinstance(err.filename, (str, bytes, os.PathLike)) else ""
         if not name.startswith(os.fspath(tmp)) and (name or err.errno not in _FULL):
             raise
-        error = type(err)(f"cannot write {path}: {os.strerror(err.errno) if err.errno else err}")
+        error = type(err)(f"cannot write {path}: {err.strerror or err}")
         error.errno = err.errno
         raise error from err
 

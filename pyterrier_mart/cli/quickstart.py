@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import shutil
 import tempfile
@@ -75,7 +76,7 @@ def measure(
     """
     data = xquad_r.XQuADR(question_language, document_language)
     with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
-        _check_room(tmp)
+        _check_room(tempfile.gettempdir())
         index = bm25_index(data, index_path or Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
         systems = {
@@ -180,11 +181,13 @@ def _check_room(directory: str) -> None:
     Raises:
         OSError: If there is too little room for the index.
     """
-    if (free := shutil.disk_usage(directory).free) < _ROOM:
-        raise OSError(
-            f"only {free // 1024:,} KiB are free in the directory of temporary files {tempfile.gettempdir()}, "
-            f"expected at least {_ROOM // 1024:,} KiB for the index; name another one in TMPDIR"
-        )
+    # PISA's own temporary files are in TMPDIR even where Python left it because it is full.
+    for place in (directory, os.environ.get("TMPDIR", directory)):
+        if os.path.isdir(place) and (free := shutil.disk_usage(place).free) < _ROOM:
+            raise OSError(
+                f"only {free // 1024:,} KiB are free for temporary files in {place}, expected at least "
+                f"{_ROOM // 1024:,} KiB; name another directory in TMPDIR"
+            )
 
 
 def _versions(engine: str) -> dict[str, str]:

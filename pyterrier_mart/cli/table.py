@@ -28,6 +28,7 @@ app = typer.Typer(help="Look at, look up, learn and convert translation tables."
 
 TableName = Annotated[str, typer.Argument(help="A table directory, or a bundled one such as de-en.", metavar="TABLE")]
 _COLUMNS = "1,2"
+_NARROW = 60
 SkipMalformed = Annotated[
     bool, typer.Option("--skip-malformed", help="Skip and count malformed lines instead of stopping at the first.")
 ]
@@ -81,7 +82,7 @@ def info(
 @app.command()
 def lookup(
     table: TableName,
-    words: Annotated[list[str], typer.Argument(help="Source words.", metavar="WORD...")],
+    words: Annotated[list[str], typer.Argument(help="Source words.", metavar="WORD")],
     top_k: Annotated[int, typer.Option(help="At most so many translations a word.", min=1)] = 10,
 ) -> None:
     """Look up words: their translations and probabilities."""
@@ -89,6 +90,7 @@ def lookup(
     source, target = known.languages
     direction = f"({source} {arrow()} {target})"
     bar = "█" if speaks_unicode() else "#"
+    width = 20 if out.width >= _NARROW else 0  # the words need the room more
     nothing = True
     for given in words:
         parts = known.source.tokens(given)
@@ -103,7 +105,7 @@ def lookup(
                 grid.add_column(no_wrap=True)
                 grid.add_column(no_wrap=True)
                 for translation, prob in found.items():
-                    grid.add_row(Text(translation), f"{prob:.4f}", bar * round(20 * prob))
+                    grid.add_row(Text(translation), f"{prob:.4f}", bar * round(width * prob))
                 out.print(grid)
                 continue
             related = [known.source_words[i] for i, _ in relatives(word, known.source_words, source)]
@@ -217,7 +219,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _load(name: str, source: str | None, target: str | None) -> TranslationTable:
-    if not Path(name).exists() and name not in TranslationTable.bundled():
+    if not name or not (Path(name).exists() or name in TranslationTable.bundled()):
         raise FileNotFoundError(
             f"no file or table {name!r}; bundled tables are {', '.join(TranslationTable.bundled())}"
         )
@@ -233,10 +235,10 @@ def _load(name: str, source: str | None, target: str | None) -> TranslationTable
 
 def _check_output(path: Path, overwrite: bool, *, is_table: bool) -> None:
     """Raises if nothing may be written to a path, in the words of the command line."""
+    if is_table:
+        check_free(path, True, META)
     if not overwrite and (any(path.iterdir()) if path.is_dir() and is_table else path.exists()):
         raise FileExistsError(f"{path} exists; name another path or pass --overwrite")
-    if is_table:
-        check_free(path, overwrite, META)
     parent = next(parent for parent in path.absolute().parents if parent.exists())
     if not parent.is_dir():
         raise NotADirectoryError(f"cannot write {path}: {parent} is not a directory")

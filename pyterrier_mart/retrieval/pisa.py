@@ -48,7 +48,7 @@ class _Searcher:
         try:
             found = self._retriever(frame)
         except SystemError as err:
-            if isinstance(err.__cause__, KeyboardInterrupt):  # how Ctrl-C comes out of PISA
+            if err.__cause__ is not None:  # how Ctrl-C and what other signals raise comes out of PISA
                 raise err.__cause__ from None
             raise
         number = found["qid"].to_numpy(dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,9 +36,9 @@ def read_pairs(
             names the file, and the line.
         OSError: If a file cannot be read.
     """
-    if min(columns) < 1:
-        raise ValueError(f"columns are numbered from 1, not {columns!r}")
-    faults = Faults(os.fspath(path), on_error)
+    if len(columns) != 2 or not all(isinstance(column, int) and column >= 1 for column in columns):
+        raise ValueError(f"columns must be two numbers from 1, not {columns!r}")
+    faults = _Faults(os.fspath(path), on_error)
     if target_path is None:
         found = _columns(Path(path), columns[0] - 1, columns[1] - 1, faults)
     else:
@@ -60,19 +61,33 @@ def _columns(path: Path, s: int, t: int, faults: Faults) -> Iterator[tuple[str, 
                 faults.bad(f"expected at least {max(s, t) + 1} tab-separated columns, found {len(cells)}", n)
 
 
-def _parallel(source: Path, target: Path, faults: Faults) -> Iterator[tuple[str, str]]:
+def _parallel(source: Path, target: Path, faults: _Faults) -> Iterator[tuple[str, str]]:
     with open_binary(source) as s_stream, open_binary(target) as t_stream:
         left, right = lines(s_stream, faults, str(source)), lines(t_stream, faults, str(target))
         s, t = next(left, None), next(right, None)
-        while s is not None and t is not None:
+        s_end = t_end = 0  # numbers of the last lines so far
+        while s is not None or t is not None:
             # Lines that were skipped on one side leave a gap in the numbers; their partners are skipped too.
-            n, m = s[0], t[0]
-            if n == m:
+            n, m = s[0] if s else math.inf, t[0] if t else math.inf
+            if s and t and n == m:
                 yield s[1], t[1]
-            if n <= m:
-                s = next(left, None)
-            if m <= n:
-                t = next(right, None)
-        for rest, longer, shorter in ((s, source, target), (t, target, source)):
-            if rest is not None:
-                faults.bad(f"{shorter} has only {rest[0] - 1} lines, expected as many", rest[0], str(longer))
+            if s and n <= m:
+                s_end, s = s[0], next(left, None)
+            if t and m <= n:
+                t_end, t = t[0], next(right, None)
+    s_end, t_end = max(s_end, faults.last.get(str(source), 0)), max(t_end, faults.last.get(str(target), 0))
+    if s_end != t_end:
+        (end, shorter), (_, longer) = sorted([(s_end, str(source)), (t_end, str(target))])
+        faults.bad(f"{shorter} has only {end} lines, expected as many", end + 1, longer)
+
+
+class _Faults(Faults):
+    """Remembers the last malformed line of each file: it may be the file's last line."""
+
+    def __init__(self, where: str, on_error: Literal["raise", "skip"]):
+        super().__init__(where, on_error)
+        self.last: dict[str, int] = {}
+
+    def bad(self, reason: str, line: int = 0, where: str | None = None) -> None:
+        self.last[where or self.where] = line
+        super().bad(reason, line, where)
