@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_psq", "write_psq"]
 
+_DEEPEST = 50
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # and strings, to pass over those in them
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -140,12 +142,22 @@ class _Scanner:
         return key, line
 
     def _value(self) -> Any:
-        self._peek()
+        if self._peek() in ("[", "{") and self._is_deep():
+            raise self._error(f"a JSON value of at most {_DEEPEST} levels")
         try:
             value, self._at = self._decode(self._text, self._at)
-        except (json.JSONDecodeError, RecursionError) as err:
+        except json.JSONDecodeError as err:
             raise self._error("a JSON value") from err
         return value
+
+    def _is_deep(self) -> bool:
+        """Whether the value here has more levels than the decoder, which is recursive, has stack for in any process."""
+        depth = 0
+        for match in _BRACKETS.finditer(self._text, self._at):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match.group(), 0)
+            if not 0 < depth <= _DEEPEST:
+                break
+        return depth > _DEEPEST
 
     def _error(self, expected: str) -> TableFormatError:
         found = repr(self._text[self._at : self._at + 20]) if self._at < len(self._text) else "the end of the file"
