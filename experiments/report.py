@@ -35,7 +35,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Returns a Markdown table; floats get three decimals."""
 
     def cell(value: Any) -> str:
-        return f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        if isinstance(value, float):
+            return f"{value:.3f}"
+        return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(map(cell, line)) + " |\n" for line in lines)
