@@ -65,7 +65,11 @@ def command(*args, **options):
     """Starts a command as a process of its own."""
     code = "from pyterrier_mart.cli import main; main()"
     pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], stdout=pipe, stderr=pipe, **options)
+    inherited = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a test run in the background ignores it
+    try:
+        return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], stdout=pipe, stderr=pipe, **options)
+    finally:
+        signal.signal(signal.SIGINT, inherited)
 
 
 def german():
