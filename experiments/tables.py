@@ -136,7 +136,7 @@ def main() -> None:
              + report.markdown(["table", "words", "coverage", "P@1", "P@5", "P@1 if known"], muse_rows)),
         ],
         {"learned by": "`python -m experiments.tables --data DIR`, any languages",
-         "aligner": "eflomal (unseeded: a new run differs in the third decimal)", "prefixes": PREFIXES,
+         "aligner": "eflomal (it has no seed: a new run differs a little)", "prefixes": PREFIXES,
          "min_count": MIN_COUNT, "top_k": TOP_K, "threshold": THRESHOLD},
         results,
     )  # fmt: skip
