@@ -43,7 +43,7 @@ LANGUAGES: dict[str, str] = {
 
 _ALIASES: dict[str, str] = {
     "ara": "ar", "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cze": "cs", "dan": "da", "deu": "de",
-    "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es", "est": "et", "fas": "fa", "per": "fa",
+    "ger": "de", "ell": "el", "gre": "el", "eng": "en", "spa": "es", "est": "et", "ekk": "et", "fas": "fa", "per": "fa",
     "pes": "fa", "fin": "fi", "fra": "fr", "fre": "fr", "hau": "ha", "hin": "hi", "hrv": "hr", "hun": "hu",
     "ind": "id", "ita": "it", "lit": "lt", "lav": "lv", "lvs": "lv", "nld": "nl", "dut": "nl", "nor": "no",
     "nob": "no", "pol": "pl", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru", "slk": "sk", "slo": "sk",

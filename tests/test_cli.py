@@ -409,7 +409,7 @@ def test_convert_skips_malformed_lines(run, fails, tmp_path):
     args = ["table", "convert", "t.f2e", "out", "-s", "de", "-t", "en"]
     assert "t.f2e, line 2: " in fails(*args)
     code, _, messages = run(*args, "--skip-malformed")
-    assert code == 0 and messages.startswith("warning: t.f2e: skipped 1 malformed entries, the first: t.f2e, line 2: ")
+    assert code == 0 and messages.startswith("warning: t.f2e: skipped 1 malformed entry, the first: t.f2e, line 2: ")
     assert TranslationTable.load("out").meta["malformed_entries_skipped"] == 1
 
 

@@ -165,7 +165,7 @@ def test_malformed_line(tmp_path, name, content, line, reason):
     with pytest.raises(TableFormatError, match=re.escape(f"{path}, line {line}: ") + ".*" + re.escape(reason)):
         read(path)
     with pytest.warns(
-        UserWarning, match=re.escape(f"{path}: skipped 1 malformed entries, the first: {path}, line {line}: ")
+        UserWarning, match=re.escape(f"{path}: skipped 1 malformed entry, the first: {path}, line {line}: ")
     ):
         table = read(path, on_error="skip")
     assert set(table.source_words) == {"haus", "katze"}

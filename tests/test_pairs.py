@@ -64,7 +64,7 @@ def test_a_line_lacks_a_column(tmp_path):
         TableFormatError, match=r"pairs\.tsv, line 2: expected at least 3 tab-separated columns, found 2"
     ):
         read(path, columns=(1, 3))
-    with pytest.warns(UserWarning, match=r"pairs\.tsv: skipped 1 malformed entries, the first: .*line 2: expected at"):
+    with pytest.warns(UserWarning, match=r"pairs\.tsv: skipped 1 malformed entry, the first: .*line 2: expected at"):
         assert read(path, columns=(1, 3), on_error="skip") == [("a", "c")]
 
 

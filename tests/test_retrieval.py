@@ -510,3 +510,14 @@ def test_words_of_another_language_or_spelling_are_refused(tmp_path):
         (SMTQueryTranslator(unfolded) >> index.bm25()).search("Katze")
     stemmed = SMTQueryTranslator(unfolded, stemmer=lambda word: word)  # words of a foreign index: not ours to judge
     assert (stemmed >> index.bm25()).search("Katze")["docno"].tolist() == ["d"]
+
+
+def test_terrier_without_java_says_so(tmp_path, monkeypatch):
+    def init():
+        raise Exception("Unable to find javac")  # what pyjnius raises
+
+    monkeypatch.setattr(pt.java, "started", lambda: False)
+    monkeypatch.setattr(pt.java, "init", init)
+    with pytest.raises(ImportError, match=r"engine='terrier' needs Java 11 or newer.*Unable to find javac.*JAVA_HOME"):
+        bm25_index([{"docno": "d", "text": "the cat"}], tmp_path / "i", "en", engine="terrier", progress=False)
+    assert list(tmp_path.iterdir()) == []

@@ -154,7 +154,7 @@ def test_pairs_listed_twice_are_named_with_their_line():
     frame = pd.DataFrame({"source": ["a", "b", "a"], "target": ["x", "x", "x"], "prob": [0.25, 0.5, 0.25]})
     with pytest.raises(TableFormatError, match="file.tsv, line 3: the pair 'a' -> 'x' is listed before"):
         TranslationTable.from_frame(frame, "de", "en", where="file.tsv")
-    with pytest.warns(UserWarning, match="file.tsv: skipped 1 malformed entries, the first: file.tsv, line 3"):
+    with pytest.warns(UserWarning, match="file.tsv: skipped 1 malformed entry, the first: file.tsv, line 3"):
         table = TranslationTable.from_frame(frame, "de", "en", where="file.tsv", on_error="skip")
     assert rows(table) == {"a": {"x": 0.25}, "b": {"x": 0.5}} and table.meta["malformed_entries_skipped"] == 1
     assert rows(TranslationTable.from_frame(frame, "de", "en", weights="count")) == {"a": {"x": 1.0}, "b": {"x": 1.0}}

@@ -22,12 +22,33 @@ _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term wo
 
 def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
     """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``."""
+    _start_java()
     # Terrier would apply its own stemmer and stop words to documents and queries.
     indexer = pt.IterDictIndexer(
         str(path.absolute()), pretokenised=True, stemmer=None, stopwords=None, meta={"docno": _DOCNO_SIZE},
         threads=threads, verbose=False,
     )  # fmt: skip
     indexer.index({**document, "toks": _spelled(document["toks"])} for document in documents)
+
+
+def _start_java() -> None:
+    """Starts the JVM, which may fetch Terrier's jars.
+
+    Raises:
+        ImportError: If there is no Java.
+        OSError: If the jars cannot be fetched.
+    """
+    if pt.java.started():
+        return
+    try:
+        pt.java.init()
+    except OSError:  # of the download: it says what is wrong
+        raise
+    except Exception as err:  # the bridge to Java raises no narrower class
+        raise ImportError(
+            f"engine='terrier' needs Java 11 or newer, which could not be started ({err}); install it, or set "
+            "JAVA_HOME if it is installed"
+        ) from err
 
 
 def _spelled(toks: dict[str, float]) -> dict[str, float]:
@@ -48,6 +69,7 @@ def _shortened(term: str) -> str:
 class _Searcher:
     def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
         # With a large k_3 a term counts in proportion to its weight; Terrier's default of 8 saturates it.
+        _start_java()
         controls = {"bm25.k_1": str(k1), "bm25.b": str(b), "bm25.k_3": "1e6"}
         index = pt.terrier.IndexFactory.of(str(path.absolute()))
         self._retriever = pt.terrier.Retriever(

@@ -42,7 +42,8 @@ class Faults:
     def warn_of_skipped(self, stacklevel: int = 2) -> None:
         """Warns, if any entry was skipped, how many were and what was wrong with the first."""
         if self.malformed:
+            entries = "entry" if self.malformed == 1 else "entries"
             warnings.warn(
-                f"{self.where}: skipped {self.malformed} malformed entries, the first: {self._first}",
+                f"{self.where}: skipped {self.malformed} malformed {entries}, the first: {self._first}",
                 stacklevel=stacklevel + 1,
             )
