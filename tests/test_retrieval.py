@@ -521,3 +521,15 @@ def test_terrier_without_java_says_so(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"engine='terrier' needs Java 11 or newer.*Unable to find javac.*JAVA_HOME"):
         bm25_index([{"docno": "d", "text": "the cat"}], tmp_path / "i", "en", engine="terrier", progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_of_other_documents_is_refused(tmp_path):
+    documents = [{"docno": "a", "text": "one", "title": "x"}, {"docno": "b", "text": "two", "title": "y"}]
+    index = bm25_index(documents, tmp_path / "i", "en", progress=False)
+    for same in (documents, tuple(documents), pd.DataFrame(documents), iter([])):  # a generator is not read
+        assert bm25_index(same, tmp_path / "i", "en", progress=False) == index
+    for other in (documents[:1], documents[::-1], [{"docno": "c", "text": "one"}, documents[1]]):
+        with pytest.raises(ValueError, match=r"is of 2 other documents than the \d given; name another path"):
+            bm25_index(other, tmp_path / "i", "en", progress=False)
+    with pytest.raises(ValueError, match="is of the field 'text', expected 'title'"):
+        bm25_index(documents, tmp_path / "i", "en", text_field="title", progress=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 import warnings
@@ -46,7 +47,7 @@ class BM25Index(pt.Artifact):
     def __init__(self, path: str | os.PathLike[str]):
         self.path: Path = Path(path)
         super().__init__(self.path)
-        required = ("engine", "documents", "dataset", "analyzer")
+        required = ("engine", "documents", "dataset", "docnos", "text_field", "analyzer")
         self.meta = read_meta(self.path, "index of pyterrier_mart", _KIND, required)
         self.engine: str = self.meta["engine"]
         settings = self.meta["analyzer"]
@@ -105,7 +106,7 @@ def bm25_index(
     """Builds an index of the documents' words, or opens the one at ``path``.
 
     Documents are streamed; the index appears when it is complete. An index that is there already is opened if it was
-    made of the same dataset by the same analyzer and engine, and refused otherwise.
+    made of the same dataset or list of docnos by the same analyzer and engine, and refused otherwise.
 
     Example::
 
@@ -114,8 +115,8 @@ def bm25_index(
         >>> bm25.search("Where was Luther born?")
 
     Args:
-        documents: A PyTerrier dataset (or its name), or an iterable of dicts with ``docno`` and ``text_field``. A list
-            or generator that only opens an existing index is not read.
+        documents: A PyTerrier dataset (or its name), or an iterable of dicts with ``docno`` and ``text_field``, or
+            a frame of them. A generator is not read where the index is there already.
         path: The directory of the index.
         lang: Language of the documents, or the :class:`~pyterrier_mart.Analyzer` to use; by default what the dataset
             says.
@@ -136,10 +137,14 @@ def bm25_index(
     """
     path = Path(path)
     dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    if isinstance(dataset, pd.DataFrame):
+        dataset = dataset.to_dict("records")
     analyzer = _analyzer(dataset, lang, stop)
     name = _dataset_name(dataset)
     if path.exists() and (path / META).exists() and not overwrite:
-        return _opened(path, analyzer, engine, name)
+        index = _opened(path, analyzer, engine)
+        _check_same_documents(index, dataset, name, text_field)
+        return index
     chosen = engines.pick_engine(engine)
     rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
@@ -150,7 +155,8 @@ def bm25_index(
             module.build(stream, tmp / "index", threads, verbose)
         meta = {
             **_KIND, "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT,
-            "engine": chosen, "documents": stream.count, "dataset": name, "text_field": text_field,
+            "engine": chosen, "documents": stream.count, "dataset": name, "docnos": stream.docnos.hexdigest(),
+            "text_field": text_field,
             "analyzer": _settings(analyzer),
         }  # fmt: skip
         (tmp / META).write_bytes(meta_bytes(meta))
@@ -297,6 +303,7 @@ class _Stream:
         progress: bool,
     ):
         self.count = 0
+        self.docnos = hashlib.sha256()
         self._ended = False
         self._error: Exception | None = None
         self._rows, self._analyzer, self._text_field, self._progress = rows, analyzer, text_field, progress
@@ -348,6 +355,7 @@ class _Stream:
             if hash(docno) in seen:
                 self._fail(f"the docno {docno!r} occurs twice")
             seen.add(hash(docno))
+            self.docnos.update(_line(docno))
             text = document[self._text_field]
             yield {"docno": docno, "toks": self._analyzer.counts(text) if isinstance(text, str) else {}}
 
@@ -377,7 +385,31 @@ def _settings(analyzer: Analyzer) -> dict[str, Any]:
     return {**analyzer.spec, "stop": stop, "numbers": analyzer.numbers}
 
 
-def _opened(path: Path, analyzer: Analyzer, engine: str, name: str | None) -> BM25Index:
+def _line(docno: object) -> bytes:
+    return f"{docno}\n".encode("utf-8", errors="surrogatepass")
+
+
+def _check_same_documents(index: BM25Index, documents: Any, name: str | None, text_field: str) -> None:
+    """Refuses an index of other documents, as far as that can be told without reading them all."""
+    advice = "name another path or pass overwrite=True"
+    if name is not None and index.meta["dataset"] is not None and name != index.meta["dataset"]:
+        raise ValueError(f"the index at {index.path} is of {index.meta['dataset']}, expected {name}; {advice}")
+    if text_field != index.meta["text_field"]:
+        raise ValueError(
+            f"the index at {index.path} is of the field {index.meta['text_field']!r}, expected {text_field!r}; {advice}"
+        )
+    if isinstance(documents, (list, tuple)):
+        docnos = hashlib.sha256()
+        for document in documents:
+            docnos.update(_line(document.get("docno") if isinstance(document, dict) else document))
+        if docnos.hexdigest() != index.meta["docnos"]:
+            raise ValueError(
+                f"the index at {index.path} is of {len(index):,} other documents than the {len(documents):,} given; "
+                f"{advice}"
+            )
+
+
+def _opened(path: Path, analyzer: Analyzer, engine: str) -> BM25Index:
     """Opens an existing index if it is the one that would be built."""
     index = BM25Index(path)
     wanted, found = _settings(analyzer), _settings(index.analyzer)
@@ -386,6 +418,4 @@ def _opened(path: Path, analyzer: Analyzer, engine: str, name: str | None) -> BM
         raise ValueError(f"the index at {path} was made by the analyzer {found}, expected {wanted}; {advice}")
     if engine != "auto" and engine != index.engine:
         raise ValueError(f"the index at {path} was made with {index.engine}, expected {engine}; {advice}")
-    if name is not None and index.meta["dataset"] is not None and name != index.meta["dataset"]:
-        raise ValueError(f"the index at {path} is of {index.meta['dataset']}, expected {name}; {advice}")
     return index

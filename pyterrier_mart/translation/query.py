@@ -42,7 +42,8 @@ class SMTQueryTranslator(pt.Transformer):
 
     An index that another program made with a stemmer: Terrier stems ``query_toks`` itself, so that
     ``smt >> pt.terrier.Retriever(index, wmodel="BM25", controls={"bm25.k_3": "1e6"})`` needs nothing more. PISA does
-    not: pass ``stemmer=lambda word: "".join(index.tokenize(word))``.
+    not: pass ``stemmer=lambda word: "".join(index.tokenize(word))``, and search with
+    ``index.bm25(query_weighted=True, toks_scale=10_000.0)``, which would ignore the weights otherwise.
 
     Args:
         table: The table, or what :meth:`TranslationTable.load` takes, such as ``"de-en"``. Its source language is the
