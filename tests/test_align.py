@@ -2,6 +2,7 @@
 
 import platform
 import random
+import subprocess
 import sys
 
 import pytest
@@ -160,6 +161,17 @@ def test_other_scripts(aligner):
     lexicon = {word: chr(0x0915 + i) + "ा" + chr(0x0924 + i) for i, word in enumerate(NUMBERS)}
     table, _ = align.train(pairs(lexicon=lexicon), "de", "hi", aligner=aligner)
     assert all(table.prob(other, word) > 0.7 for word, other in lexicon.items())
+
+
+def test_an_aligner_that_fails_is_one_sentence(monkeypatch):
+    import eflomal
+
+    def fail(*args, **kwargs):
+        raise subprocess.CalledProcessError(-9, "eflomal")
+
+    monkeypatch.setattr(eflomal.Aligner, "align", fail)
+    with pytest.raises(OSError, match="eflomal ended with status -9; is there room in .* and enough memory"):
+        align.train(pairs(3), "de", "en")
 
 
 def test_seeds_are_refused(aligner):
