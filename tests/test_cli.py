@@ -199,11 +199,6 @@ def test_quickstart_errors(fails, tmp_path, args, message):
     assert time.monotonic() - start < 2  # before the work, not after it
 
 
-def test_quickstart_where_there_is_no_room_for_the_index(fails, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4096}))
-    assert "only 4 KiB are free for temporary files in" in fails("quickstart")
-
-
 # -------------------------------------------------------------------------------------------------------- table info
 
 

@@ -533,3 +533,18 @@ def test_an_index_of_other_documents_is_refused(tmp_path):
             bm25_index(other, tmp_path / "i", "en", progress=False)
     with pytest.raises(ValueError, match="is of the field 'text', expected 'title'"):
         bm25_index(documents, tmp_path / "i", "en", text_field="title", progress=False)
+
+
+def test_pisa_is_not_started_on_a_full_disk(tmp_path, monkeypatch):
+    documents = [{"docno": "d", "text": "the cat"}]
+    index = bm25_index(documents, tmp_path / "old", "en", engine="pisa", progress=False)
+    used = index.bm25()
+    used.search("cat")  # compresses the index
+    fresh = bm25_index(documents, tmp_path / "fresh", "en", engine="pisa", progress=False)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4096}))
+    with pytest.raises(OSError, match=r"only 4 KiB are free in .*, PISA needs at least 8,192 KiB"):
+        bm25_index(documents, tmp_path / "new", "en", engine="pisa", progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "old"]
+    with pytest.raises(OSError, match="only 4 KiB are free"):
+        fresh.bm25().search("cat")
+    assert index.bm25().search("cat")["docno"].tolist() == ["d"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
-import shutil
 import tempfile
 from contextlib import nullcontext
 from enum import Enum
@@ -30,7 +28,6 @@ __all__ = ["Outcome", "measure", "quickstart"]
 
 _MEASURES = ("AP@100", "P@10", "R@100")
 _SIGNIFICANT = 0.05
-_ROOM = 8 << 20  # bytes; the index of a language takes less than 1 MiB
 _NARROW = 75  # columns in which values and their differences do not fit side by side
 
 
@@ -56,7 +53,6 @@ def measure(
     *,
     engine: str = "auto",
     stop: bool = False,
-    index_path: Path | None = None,
     progress: bool = False,
 ) -> Outcome:
     """Compares no translation, query translation with a table, and human translation on XQuAD-R sentences.
@@ -67,7 +63,6 @@ def measure(
         table: A table in that direction.
         engine: ``"auto"``, ``"pisa"`` or ``"terrier"``.
         stop: Whether stop words are left out of queries and index.
-        index_path: Where to keep the index; ``None``: nowhere.
         progress: Whether to show progress bars.
 
     Returns:
@@ -76,8 +71,7 @@ def measure(
     """
     data = xquad_r.XQuADR(question_language, document_language)
     with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
-        _check_room(tempfile.gettempdir())
-        index = bm25_index(data, index_path or Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
+        index = bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
         systems = {
             "no translation": bm25,
@@ -173,21 +167,6 @@ def _table(name: str | None, languages: tuple[str, str]) -> TranslationTable:
 def _usable() -> list[str]:
     """The bundled tables between languages of XQuAD-R."""
     return [name for name in TranslationTable.bundled() if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
-
-
-def _check_room(directory: str) -> None:
-    """Refuses a full disk, since PISA would end the process there without a word.
-
-    Raises:
-        OSError: If there is too little room for the index.
-    """
-    # PISA's own temporary files are in TMPDIR even where Python left it because it is full.
-    for place in (directory, os.environ.get("TMPDIR", directory)):
-        if os.path.isdir(place) and (free := shutil.disk_usage(place).free) < _ROOM:
-            raise OSError(
-                f"only {free // 1024:,} KiB are free for temporary files in {place}, expected at least "
-                f"{_ROOM // 1024:,} KiB; name another directory in TMPDIR"
-            )
 
 
 def _versions(engine: str) -> dict[str, str]:

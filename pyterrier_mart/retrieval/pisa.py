@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,11 +24,18 @@ _TOKS_SCALE = 10_000.0
 RESOLUTION = 1 / _TOKS_SCALE
 LONGEST_DOCNO: int | None = None
 
+_ROOM = 8 << 20  # bytes that must be free before a small index is built or compressed
+
 _lock = threading.Lock()
 
 
 def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
-    """Writes a PISA index of the documents' ``toks`` into the empty directory ``path``."""
+    """Writes a PISA index of the documents' ``toks`` into the empty directory ``path``.
+
+    Raises:
+        OSError: If the disk is nearly full.
+    """
+    _check_room(path)
     # The stemmer and stop words are the analyzer's business. A scale other than 1 would multiply term frequencies.
     index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", text_field="toks", threads=threads)
     with _quiet(verbose):
@@ -35,6 +44,8 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
 
 class _Searcher:
     def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
+        if not any(path.glob("bm25.*")):
+            _check_room(path)  # it is about to be compressed for the first time
         index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
         with _quiet(verbose):  # it compresses the index for these parameters when it meets them first
             self._retriever = index.bm25(
@@ -60,6 +71,20 @@ class _Searcher:
 def searcher(path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> _Searcher:
     """Opens the index for retrieval."""
     return _Searcher(path, k1, b, num_results, threads, verbose)
+
+
+def _check_room(path: Path) -> None:
+    """Refuses a nearly full disk, since PISA would end the process there without a word.
+
+    Raises:
+        OSError: If there is too little room beside the index or for PISA's temporary files.
+    """
+    for place in (os.fspath(path), os.environ.get("TMPDIR", tempfile.gettempdir())):
+        if os.path.isdir(place) and (free := shutil.disk_usage(place).free) < _ROOM:
+            raise OSError(
+                f"only {free // 1024:,} KiB are free in {place}, PISA needs at least {_ROOM // 1024:,} KiB; use "
+                "another disk, or name another temporary directory in TMPDIR"
+            )
 
 
 @contextlib.contextmanager
