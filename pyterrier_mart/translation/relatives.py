@@ -6,14 +6,14 @@ from pyterrier_mart.translation.vocabulary import Vocabulary
 
 __all__ = ["relatives"]
 
-# Chosen on de, es, tr and ar -> en (see experiments/results): short enough to find inflected forms, long enough to
-# keep strangers out.
+# Short enough to find inflected forms, long enough to keep strangers out: first choices, not tuned; experiments/results
+# has what they are worth.
 _SHORTEST_STEM = 4
 _SMALLEST_SHARE = 0.6  # of the word that its stem must be
 _LONGEST_ENDING = 3  # letters that may be cut off or put on
 _MOST_FORMS = 5
 
-# Compounds of the Germanic languages, with what may stand between the parts.
+# Languages that write compounds as one word, with what may stand between the parts.
 _LINKING_LETTERS = {
     "de": ("", "s", "es", "n", "en", "e", "er"),
     "nl": ("", "s", "en", "e"),
@@ -24,7 +24,6 @@ _LINKING_LETTERS = {
     "hu": ("",),
     "et": ("",),
 }
-
 
 # Arabic writes the article, prepositions and "and" as one word with the noun; longest first.
 _PROCLITICS = {"ar": ("وال", "بال", "كال", "فال", "لل", "ال", "و", "ب", "ل", "ف", "ك")}
