@@ -11,7 +11,7 @@ import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import QUERY_TOKS_SPEC, Analyzer
-from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["SMTQueryTranslator"]
@@ -138,14 +138,8 @@ class SMTQueryTranslator(pt.Transformer):
         return found
 
     def _look_up(self, word: str) -> tuple[tuple[str, float], ...]:
-        weights = self.table.translations(word, self.top_k, self.threshold)
-        if not weights:
-            if self.relate and word not in self.table:
-                for i, share in relatives(word, self.table.source_words, self.table.source.lang):
-                    relative = self.table.source_words[i]
-                    for target, prob in self.table.translations(relative, self.top_k, self.threshold).items():
-                        weights[target] = weights.get(target, 0.0) + share * prob
-                weights = dict(sorted(weights.items(), key=_heaviest_first)[: self.top_k])
+        weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate)
+        if word not in self.table or not weights:
             for target in self.table.target.tokens(word) or [word]:
                 weights[target] = weights.get(target, 0.0) + 1.0
         if self.stemmer is not None:
@@ -153,7 +147,7 @@ class SMTQueryTranslator(pt.Transformer):
             for target, weight in unstemmed.items():
                 stem = self.stemmer(target) or target
                 weights[stem] = weights.get(stem, 0.0) + weight
-        return tuple(sorted(weights.items(), key=_heaviest_first))
+        return tuple(sorted(weights.items(), key=heaviest_first))
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Lets a cut-off move before this transformer (PyTerrier's optimiser asks)."""
@@ -183,6 +177,3 @@ class SMTQueryTranslator(pt.Transformer):
         )  # fmt: skip
         return f"SMTQueryTranslator({self.table!r}, top_k={self.top_k}{options})"
 
-
-def _heaviest_first(item: tuple[str, float]) -> tuple[float, str]:
-    return -item[1], item[0]
