@@ -1,0 +1,255 @@
+"""The translation attention matrix M^tr of a (query, document) pair: Algorithm 1 of the MART paper, sparse.
+
+Every token attends to itself and to the other pieces of its word with weight 1, and to the pieces of each word of the
+other side that is a translation of its own with the probability of that translation; rows are normalised. All pieces
+of a word therefore have the same row, which depends on words only. That is how the matrix is kept: the word of each
+token, links between words, and a factor for each word. Multiplying it with the tokens' values is then a sum over each
+word's pieces, a sum over links, and a copy to the pieces, in time and memory linear in tokens and links; no m × m
+matrix is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation import TranslationTable
+from pyterrier_mart.translation.lookup import look_up
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["QueryLinks", "TranslationAttention", "WordLinker", "Words", "attention", "link"]
+
+
+class TranslationAttention(NamedTuple):
+    """M^tr of a batch of passages with ``n`` tokens each, in factors.
+
+    Attributes:
+        words: int64 of shape (batch * n,): the word of each token, numbered through the batch. A token that is part
+            of no word (special tokens, punctuation, stop words, padding) is a word of its own.
+        rows: int64 of shape (links,): a word ...
+        columns: int64 of shape (links,): ... the word that it attends to ...
+        weights: float32 of shape (links,): ... and the probability of the translation. Both directions are there.
+        scale: float32 of shape (words,): what makes the rows of each word's pieces sum to 1.
+    """
+
+    words: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+    weights: torch.Tensor
+    scale: torch.Tensor
+
+    def to(self, device: torch.device | str) -> TranslationAttention:
+        """Returns the same matrix on a device."""
+        return TranslationAttention(*(part.to(device, non_blocking=True) for part in self))
+
+    def apply(self, values: torch.Tensor) -> torch.Tensor:
+        """Returns M^tr V for values of shape (batch, n, d), in the same shape and type."""
+        batch, n, d = values.shape
+        # Sums of a few summands: the type of the values is precise enough, and what the layers around use.
+        pieces = values.new_zeros(len(self.scale), d).index_add(0, self.words, values.reshape(-1, d))
+        linked = pieces.index_select(0, self.columns) * self.weights.to(values.dtype).unsqueeze(1)
+        mixed = pieces.index_add(0, self.rows, linked) * self.scale.to(values.dtype).unsqueeze(1)
+        return mixed.index_select(0, self.words).view(batch, n, d)
+
+
+class Words(NamedTuple):
+    """The words of a text that take part in the attention.
+
+    Attributes:
+        starts: int64, where each begins in the text, in code points.
+        ends: int64, where each ends.
+        keys: uint64, equal for words with equal normal forms (a hash: another process gives other keys).
+    """
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]
+
+
+class QueryLinks(NamedTuple):
+    """What the words of a query translate to.
+
+    Attributes:
+        words: int64, numbers of words in the query.
+        keys: uint64, the key of a translation of each.
+        weights: float32, its probability.
+    """
+
+    words: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]
+    weights: npt.NDArray[np.float32]
+
+
+class WordLinker:
+    """Finds the words of queries and documents, and the translations of the queries' words.
+
+    Words are those of the table's analyzers, before any wordpieces. Stop words of either language take no part. A word
+    that the table lacks is its own translation with probability 1 (names, numbers), and with ``relate`` it has the
+    translations of its relatives too, like the words of :class:`SMTQueryTranslator`.
+
+    Args:
+        table: The table, from the queries' to the documents' language.
+        threshold: Only translations of at least this probability.
+        top_k: At most so many translations of a word; ``None`` for all.
+        identity: Whether unknown words are their own translations.
+        relate: Whether unknown words get the translations of their relatives.
+        stop: Whether stop words are left out.
+    """
+
+    def __init__(
+        self,
+        table: TranslationTable,
+        *,
+        threshold: float = 0.0,
+        top_k: int | None = None,
+        identity: bool = True,
+        relate: bool = True,
+        stop: bool = True,
+    ):
+        self.table, self.threshold, self.top_k = table, threshold, top_k
+        self.identity, self.relate = identity, relate
+        self.source, self.target = (
+            Analyzer(analyzer.lang, fold=analyzer.fold, stop=stop) for analyzer in (table.source, table.target)
+        )
+        self._known: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]] = {}
+
+    def document(self, text: str) -> Words:
+        """Returns the words of a document."""
+        return _words(self.target, text)[1]
+
+    def query(self, text: str) -> tuple[Words, QueryLinks]:
+        """Returns the words of a query and what they translate to."""
+        names, words = _words(self.source, text)
+        found = [self._translations(name) for name in names]
+        counts = [len(keys) for keys, _ in found]
+        links = QueryLinks(
+            np.repeat(np.arange(len(found)), counts),
+            np.concatenate([keys for keys, _ in found] or [np.empty(0, np.uint64)]),
+            np.concatenate([weights for _, weights in found] or [np.empty(0, np.float32)]),
+        )
+        return words, links
+
+    def _translations(self, word: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
+        found = self._known.get(word)
+        if found is None:
+            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate)
+            if self.identity and word not in self.table:
+                weights.update(dict.fromkeys(self.table.target.tokens(word) or [word], 1.0))
+            if len(self._known) >= 1 << 18:
+                self._known.clear()
+            probs = np.fromiter(weights.values(), np.float32, len(weights))
+            found = self._known[word] = _keys(list(weights)), np.minimum(probs, np.float32(1))
+        return found
+
+
+def _words(analyzer: Analyzer, text: str) -> tuple[list[str], Words]:
+    spans = analyzer.spans(text)
+    names, starts, ends = zip(*spans, strict=True) if spans else ((), (), ())
+    return list(names), Words(np.array(starts, np.int64), np.array(ends, np.int64), _keys(names))
+
+
+def _keys(words: Sequence[str]) -> npt.NDArray[np.uint64]:
+    # Python's own hash has 64 bits and is kept with each string. Two different words of a pair share one with a
+    # probability below 1e-14.
+    return np.fromiter(map(hash, words), np.int64, len(words)).view(np.uint64)
+
+
+class _Links(NamedTuple):
+    pairs: npt.NDArray[np.int64]
+    query_words: npt.NDArray[np.int64]
+    document_words: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32]
+
+
+def link(queries: Sequence[QueryLinks], documents: Sequence[npt.NDArray[np.uint64]]) -> _Links:
+    """Finds the words of each query and document that are translations of each other.
+
+    One sort-merge join for the whole batch.
+
+    Args:
+        queries: What the words of each pair's query translate to.
+        documents: The keys of the words of each pair's document.
+
+    Returns:
+        For each link the pair, the word of the query, the word of the document, and the probability.
+    """
+    left = _numbered([query.keys for query in queries])
+    right = _numbered(documents)
+    order = np.argsort(left.keys, kind="stable")
+    keys = left.keys[order]
+    first, last = (np.searchsorted(keys, right.keys, side) for side in ("left", "right"))
+    counts = last - first
+    documents_at = np.repeat(np.arange(len(counts)), counts)
+    # Positions first, first + 1, ... last - 1 for each word of the documents that is a translation.
+    offsets = np.arange(len(documents_at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    queries_at = order[first[documents_at] + offsets]
+    words, weights = (np.concatenate([getattr(query, name) for query in queries]) for name in ("words", "weights"))
+    return _Links(
+        right.pairs[documents_at], words[queries_at], right.places[documents_at], weights[queries_at]
+    )  # fmt: skip
+
+
+class _Numbered(NamedTuple):
+    keys: npt.NDArray[np.uint64]
+    pairs: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+
+
+def _numbered(keys: Sequence[npt.NDArray[np.uint64]]) -> _Numbered:
+    """Makes keys of the pairs in a batch different from pair to pair, and numbers them."""
+    counts = np.array([len(each) for each in keys], np.int64)
+    pairs = np.repeat(np.arange(len(keys)), counts)
+    places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    # Added modulo 2^64: an odd number far from small multiples of itself keeps hashes of two pairs apart.
+    return _Numbered(np.concatenate(keys) + pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), pairs, places)
+
+
+def attention(
+    words: npt.NDArray[np.int32], documents_from: Sequence[int], links: _Links
+) -> TranslationAttention:  # fmt: skip
+    """Builds M^tr of a batch.
+
+    Args:
+        words: int32 of shape (batch, n): the word of each token, numbered from 0 in each pair with the query's words
+            first; -1 for a token that is part of no word. The pieces of a word stand side by side.
+        documents_from: The number of each pair's first document word.
+        links: The links between words, from :func:`link`. Words without a token in ``words`` (cut off) are left out.
+
+    Returns:
+        The matrix, on the CPU.
+    """
+    import torch
+
+    batch, n = words.shape
+    begins = np.ones((batch, n), bool)
+    begins[:, 1:] = (words[:, 1:] < 0) | (words[:, 1:] != words[:, :-1])
+    number = np.cumsum(begins.ravel()) - 1  # of the word of each token, through the batch
+    sizes = np.bincount(number, minlength=1).astype(np.float32)
+    most = int(words.max(initial=-1)) + 1
+    number_of = np.full(batch * most + 1, -1, np.int64)  # the last place is for words that are not here
+    here = words.ravel() >= 0
+    number_of[(np.arange(batch)[:, None] * most + words).ravel()[here]] = number[here]
+
+    shifted = links.document_words + np.asarray(documents_from, np.int64)[links.pairs]
+    query_at, document_at = (
+        number_of[np.where(word < most, links.pairs * most + word, batch * most)]
+        for word in (links.query_words, shifted)
+    )
+    kept = (query_at >= 0) & (document_at >= 0)
+    query_at, document_at, weights = query_at[kept], document_at[kept], links.weights[kept]
+    rows, columns = np.concatenate([query_at, document_at]), np.concatenate([document_at, query_at])
+    weights = np.concatenate([weights, weights])
+    sums = sizes + np.bincount(rows, weights * sizes[columns], len(sizes))
+    return TranslationAttention(
+        torch.from_numpy(number),
+        torch.from_numpy(rows),
+        torch.from_numpy(columns),
+        torch.from_numpy(weights),
+        torch.from_numpy((1 / sums).astype(np.float32)),
+    )

@@ -1,0 +1,155 @@
+"""Scoring rows with a MART model: streaming, in batches of so many tokens, in the precision that suits the device."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pyterrier_mart.mart.encoding import Pair, PairEncoder
+from pyterrier_mart.mart.modeling import MartForRanking
+
+__all__ = ["Scorer", "resolve_device", "resolve_dtype"]
+
+_ROWS = 4096  # encoded and sorted by length at a time: what is in memory does not grow with the rows
+_TOKENS = {"cpu": 4096}  # of a batch
+_TOKENS_ELSEWHERE = 65536
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def resolve_device(device: str | torch.device | None) -> torch.device:
+    """Returns a device: ``None`` and ``"auto"`` are the first GPU if there is one, else the CPU.
+
+    Raises:
+        ValueError: If there is no such device here.
+    """
+    if device is None or device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError as err:
+        raise ValueError(f"device must be auto, cpu, cuda, cuda:1, mps, ..., not {device!r}") from err
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r}: there is no CUDA GPU here, or torch was built without CUDA")
+    return found
+
+
+def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """Returns a type of floating-point number: ``"auto"`` is bfloat16 where the device computes in it, else float32.
+
+    Raises:
+        ValueError: If there is no such type.
+    """
+    if dtype == "auto":
+        return torch.bfloat16 if _computes_in_bfloat16(device) else torch.float32
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype must be auto, {', '.join(_DTYPES)}, not {dtype!r}")
+    return _DTYPES[dtype]
+
+
+def _computes_in_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # Elsewhere on CPUs torch emulates it, slower than float32.
+    capable = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in capable)
+
+
+class Scorer:
+    """A model ready to score on a device.
+
+    Args:
+        model: The model; it is not changed.
+        encoder: Makes its batches.
+        device: Where to compute.
+        dtype: What to compute in. The scores are float32 whatever it is.
+        batch_tokens: Tokens of a batch, padding included; ``None`` for a number that suits the device.
+    """
+
+    def __init__(
+        self,
+        model: MartForRanking,
+        encoder: PairEncoder,
+        device: torch.device,
+        dtype: torch.dtype,
+        batch_tokens: int | None = None,
+    ):
+        self.encoder, self.device, self.dtype = encoder, device, dtype
+        self.batch_tokens = batch_tokens or _TOKENS.get(device.type, _TOKENS_ELSEWHERE)
+        if dtype is not torch.float32:
+            model = copy.deepcopy(model)
+            model.mart.to(dtype=dtype)  # type: ignore[call-arg]  # the linear layer that scores stays as it is
+        self.model = model.to(device=device).eval()  # type: ignore[call-arg]
+
+    def score(
+        self, queries: Sequence[str], documents: Sequence[str], done: Callable[[int], object] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Scores rows.
+
+        Args:
+            queries: The query of each row.
+            documents: The text of each row.
+            done: Called with numbers of rows that were scored since.
+
+        Raises:
+            ValueError: If a score is not finite: the model's weights are damaged.
+            torch.OutOfMemoryError: If a single row does not fit on the device.
+        """
+        scores = np.empty(len(queries))
+        for start in range(0, len(queries), _ROWS):
+            rows = slice(start, start + _ROWS)
+            pairs = self.encoder.pairs(queries[rows], documents[rows])
+            # The longest first: what does not fit on the device shows at once.
+            order = np.argsort([-pair.longest for pair in pairs], kind="stable")
+            at = 0
+            while at < len(order):
+                chosen = order[at : at + self._fitting(pairs, order[at:])]
+                out = self._batch([pairs[i] for i in chosen])
+                if out is None:
+                    continue  # with smaller batches
+                scores[start + chosen] = out
+                at += len(chosen)
+                if done is not None:
+                    done(len(chosen))
+        if not np.isfinite(scores).all():
+            raise ValueError(
+                f"{(~np.isfinite(scores)).sum()} of {len(scores)} scores are not finite: the model's weights are "
+                f"damaged or training diverged{'' if self.dtype is not torch.float16 else ', or float16 overflows'}"
+            )
+        return scores
+
+    def _fitting(self, pairs: Sequence[Pair], order: npt.NDArray[np.int64]) -> int:
+        """How many of the next rows make a batch, at least one."""
+        width = pairs[order[0]].longest + self.encoder.template.length
+        most, passages = max(1, self.batch_tokens // width), 0
+        for n, i in enumerate(order):
+            passages += pairs[i].passages
+            if passages > most:
+                return max(n, 1)
+        return len(order)
+
+    def _batch(self, pairs: list[Pair]) -> npt.NDArray[np.float64] | None:
+        """Scores a batch; None if it did not fit on the device, after which batches are smaller."""
+        try:
+            with torch.inference_mode():
+                batch = self.encoder.batch(pairs).to(self.device)
+                return self.model(**batch.inputs()).scores.double().cpu().numpy()
+        except torch.OutOfMemoryError:
+            if len(pairs) == 1:
+                raise
+        # Outside the handler: the error holds on to the tensors.
+        self.batch_tokens = max(1, self.batch_tokens // 2)
+        warnings.warn(
+            f"out of memory on {self.device}: going on with batches of {self.batch_tokens} tokens; pass "
+            f"batch_tokens={self.batch_tokens} to start with that",
+            stacklevel=2,
+        )
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return None
