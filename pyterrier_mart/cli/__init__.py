@@ -1,4 +1,4 @@
-"""The command line: ``pyterrier-mart quickstart`` and ``pyterrier-mart table ...``."""
+"""The command line: ``pyterrier-mart quickstart``, ``pyterrier-mart rerank`` and ``pyterrier-mart table ...``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyterrier_mart import __version__
 from pyterrier_mart.cli import table
 from pyterrier_mart.cli.console import errors
 from pyterrier_mart.cli.quickstart import quickstart
+from pyterrier_mart.cli.rerank import rerank
 
 __all__ = ["app", "main"]
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(quickstart)
+app.command()(rerank)
 app.add_typer(table.app, name="table")
 
 

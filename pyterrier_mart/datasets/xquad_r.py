@@ -276,6 +276,14 @@ class XQuADR(MartDataset):
         texts = _query_texts(self.languages[0] if variant is None else choose_language(variant, LANGUAGES))
         return pd.DataFrame({"qid": [self._qid(id) for id in texts], "query": list(texts.values())})
 
+    def articles(self) -> pd.Series:
+        """Returns the number of the article that each question is about, by qid.
+
+        Questions about one article share documents and words: keep them together when splitting into folds.
+        """
+        questions = load(self.languages[0]).questions
+        return pd.Series({self._qid(question.id): question.article for question in questions}, name="article")
+
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the judgments, as ``qid``, ``docno`` and ``label``: one relevant document for each question.
 

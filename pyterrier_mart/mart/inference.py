@@ -37,6 +37,10 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         raise ValueError(f"device must be auto, cpu, cuda, cuda:1, mps, ..., not {device!r}") from err
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device!r}: there is no CUDA GPU here, or torch was built without CUDA")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device {device!r}: there are {torch.cuda.device_count()} CUDA GPUs here, numbered from 0")
+    if found.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {device!r}: there is no such GPU here, or torch was built without it")
     return found
 
 

@@ -23,6 +23,7 @@ from pyterrier_mart.mart.encoding import PairEncoder, check_tokenizer
 from pyterrier_mart.mart.inference import Scorer, resolve_device, resolve_dtype
 from pyterrier_mart.mart.modeling import MartForRanking, quiet
 from pyterrier_mart.mart.training import TrainingOptions
+from pyterrier_mart.text import QUERY_TOKS_SPEC
 from pyterrier_mart.translation import TranslationTable
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class MARTReRanker(pt.Estimator):
     ):
         if isinstance(table, str):
             table = TranslationTable.load(table)
+        if isinstance(mat_layers, (str, int)):
+            raise ValueError(f"mat_layers must be a sequence of layer numbers, not {mat_layers!r}")
         if table is None and mat_layers and not placebo:
             raise ValueError(
                 "table is missing: name one, such as 'de-en', or ask for a baseline without translations "
@@ -146,7 +149,7 @@ class MARTReRanker(pt.Estimator):
         if training is not None and not isinstance(training, TrainingOptions):
             raise ValueError(f"training must be TrainingOptions, not {training!r}")
         self.model, self.table = model, table
-        self.mat_layers = mat_layers if isinstance(mat_layers, (str, int)) else tuple(mat_layers)
+        self.mat_layers = tuple(mat_layers)
         self.placebo, self.pooling, self.translation_init = placebo, pooling, translation_init
         self.max_length, self.document_tokens = max_length, document_tokens
         self.threshold, self.top_k, self.identity_matches = threshold, top_k, identity_matches
@@ -167,15 +170,28 @@ class MARTReRanker(pt.Estimator):
         out = inp.drop(columns=["score", "rank"], errors="ignore")
         if out.empty:
             return pt.model.add_ranks(out.assign(score=pd.Series(dtype="float64", index=out.index)))
+        self._check_language(inp, "the frame")
         scores = self._score(self._texts(out, "query"), self._texts(out, self.text_field))
         return pt.model.add_ranks(out.assign(score=scores))
 
-    def _texts(self, frame: pd.DataFrame, column: str) -> list[str]:
+    def _check_language(self, frame: pd.DataFrame, name: str) -> None:
+        """Refuses documents found with words of another language than the table's: nothing would be linked."""
+        spec = frame.attrs.get(QUERY_TOKS_SPEC)
+        if spec is None or self.table is None or self._linker() is None:
+            return
+        if spec.get("lang") != self.table.languages[1]:
+            raise ValueError(
+                f"the queries of {name} were translated to {spec.get('lang')!r} (query_toks), but the re-ranker's "
+                f"{'-'.join(self.table.languages)} table is for documents in {self.table.languages[1]!r}; use tables "
+                "with the same target language"
+            )
+
+    def _texts(self, frame: pd.DataFrame, column: str, stacklevel: int = 3) -> list[str]:
         values = frame[column].tolist()
         if missing := sum(not isinstance(value, str) for value in values):
             warnings.warn(
                 f"{missing} of {len(values)} values in the column {column!r} are not text and count as empty",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
             return [value if isinstance(value, str) else "" for value in values]
         return values
@@ -272,9 +288,9 @@ class MARTReRanker(pt.Estimator):
         results = self._results(topics_or_res_tr, "topics_or_res_tr")
         judged = _qrels(qrels_tr, "qrels_tr")
         made = _training.examples(results, judged, self.text_field, options.negative_depth, self._loader())
-        self._weights = self._built = self._ready = None
-        built = self._build()
-        validate, frames = None, [results.rename(columns={self.text_field: "text"}), judged]
+        built = self._new()  # what was trained before stays until this training is finished
+        texts = pd.DataFrame({"query": [e.query for e in made], "text": [e.positive for e in made]})
+        validate, frames = None, [results.rename(columns={self.text_field: "text"}), judged, texts]
         if topics_or_res_va is not None and len(topics_or_res_va):
             if qrels_va is None:
                 raise ValueError("qrels_va is missing: validation results need judgments")
@@ -285,7 +301,8 @@ class MARTReRanker(pt.Estimator):
                 raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
             validate = self._validation(built, valid, judged_va)
             frames += [valid.rename(columns={self.text_field: "text"}), judged_va]
-        key = repr((self._architecture(), self._inference_settings(), _training.data_fingerprint(*frames)))
+        settings = self._architecture(), self._inference_settings()
+        key = repr((*settings, _fingerprint(built.net), _training.data_fingerprint(*frames)))
         self.history = _training.train(
             built.net, self._pair_encoder(built), made, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),
@@ -299,7 +316,7 @@ class MARTReRanker(pt.Estimator):
         self._built, self._ready, self._weights = built, None, _fingerprint(built.net)
 
     def _validation(self, built: _Built, frame: pd.DataFrame, qrels: pd.DataFrame) -> Callable[[MartForRanking], float]:
-        queries, documents = self._texts(frame, "query"), self._texts(frame, self.text_field)
+        queries, documents = (self._texts(frame, column, 5) for column in ("query", self.text_field))
         device = resolve_device(self.device)
         dtype, encoder = resolve_dtype(self.dtype, device), self._pair_encoder(built)
 
@@ -315,6 +332,7 @@ class MARTReRanker(pt.Estimator):
             raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}{hint}")
         if frame.empty:
             raise ValueError(f"{name} is empty: the first stage found nothing, or there are no topics")
+        self._check_language(frame, name)
         return frame
 
     def _loader(self) -> Callable[[pd.DataFrame], list[str]] | None:
@@ -362,6 +380,7 @@ class MARTReRanker(pt.Estimator):
                 "settings": self._inference_settings(),
                 "training": (self.training or TrainingOptions()).as_json(),
                 "trained": self._weights is not None,
+                "weights": _fingerprint(built.net),
                 "history": self.history,
             }
             (tmp / META).write_bytes(meta_bytes(meta))
@@ -394,9 +413,12 @@ class MARTReRanker(pt.Estimator):
             ValueError: If it holds something else or is damaged, or the table is another one.
         """
         path = Path(path)
-        meta = read_meta(path, "saved MARTReRanker", _KIND, ("settings", "encoder"))
-        settings = dict(meta["settings"])
-        trained_with = settings.pop("table", None)
+        meta = read_meta(path, "saved MARTReRanker", _KIND, ("settings", "encoder", "weights"))
+        settings = meta["settings"]
+        if not isinstance(settings, dict) or set(settings) != {*_SETTINGS, "text_field", "table"}:
+            raise ValueError(f"damaged saved MARTReRanker {path}: {META} has the settings {settings!r}")
+        settings = dict(settings)
+        trained_with = settings.pop("table")
         if table is None:
             table = TranslationTable.load(path / "table") if trained_with is not None else None
         elif isinstance(table, str):
@@ -412,11 +434,13 @@ class MARTReRanker(pt.Estimator):
             net, tokenizer = MartForRanking.from_pretrained(path), AutoTokenizer.from_pretrained(path)
         config = net.config
         made = cls(
-            path, table, mat_layers=config.mat_layers, pooling=config.pooling,
+            meta["encoder"], table, mat_layers=config.mat_layers, pooling=config.pooling,
             translation_init=config.translation_init, dtype=dtype, device=device, batch_tokens=batch_tokens,
             verbose=verbose, **settings,
         )  # fmt: skip
         made._trained(_Built(made._architecture(), net, tokenizer))
+        if made._weights != meta["weights"]:
+            raise ValueError(f"damaged saved MARTReRanker {path}: its weights are not those that were saved")
         made.history = meta.get("history")
         return made
 
@@ -433,6 +457,13 @@ class MARTReRanker(pt.Estimator):
     def subtransformers(self) -> dict[str, Any]:
         """There are none (PyTerrier's inspection asks)."""
         return {}
+
+    def apply_attributes(self, **attributes: Any) -> MARTReRanker:
+        """Returns a copy with other arguments (PyTerrier's inspection asks), trained if the arguments allow it."""
+        made = type(self)(**{**{name: getattr(self, name) for name in _DEFAULTS}, **attributes})
+        if self._weights is not None and not set(attributes) & {"model", "mat_layers", "pooling", "translation_init"}:
+            made._built, made._weights, made.history = self._built, self._weights, self.history
+        return made
 
     def _key(self) -> tuple[object, ...]:
         settings = tuple(getattr(self, name) for name in _SETTINGS)
@@ -451,7 +482,6 @@ class MARTReRanker(pt.Estimator):
         return {**self.__dict__, "_ready": None, "_built": self._built if self._weights is not None else None}
 
     def __repr__(self) -> str:
-        table = f"{'-'.join(self.table.languages)} table" if self.table is not None else "no table"
         values = {name: getattr(self, name) for name in ("mat_layers", "pooling", "translation_init", *_SETTINGS)}
         changed = "".join(
             f", {name}={value!r}" for name, value in values.items() if value != _DEFAULTS[name]
@@ -459,7 +489,7 @@ class MARTReRanker(pt.Estimator):
         weights = f", weights {self._weights[:8]}" if self._weights is not None else ""
         training = f", {self.training.short()}" if self.training is not None else ""
         text = "" if self.text_field == "text" else f", text_field={self.text_field!r}"
-        return f"MARTReRanker({os.fspath(self.model)!r}, {table}{changed}{text}{training}{weights})"
+        return f"MARTReRanker({os.fspath(self.model)!r}, {self.table!r}{changed}{text}{training}{weights})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -475,7 +505,7 @@ def _defaults() -> dict[str, Any]:
     import inspect
 
     parameters = inspect.signature(MARTReRanker.__init__).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+    return {name: parameter.default for name, parameter in parameters.items() if name != "self"}
 
 
 _DEFAULTS = _defaults()

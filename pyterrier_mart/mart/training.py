@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import math
 import os
 import shutil
@@ -19,18 +18,21 @@ from typing import Any
 import ir_measures
 import numpy as np
 import pandas as pd
+import pyterrier as pt
 import torch
 from transformers import (
-    EarlyStoppingCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.mart.encoding import Batch, PairEncoder
-from pyterrier_mart.mart.modeling import MartForRanking
+from pyterrier_mart.mart.modeling import MartForRanking, quiet
 
 __all__ = ["Example", "TrainingOptions", "examples", "train"]
 
@@ -38,7 +40,6 @@ _LOSSES = ("pairwise-cross-entropy", "pairwise-softmax")
 _MEASURE = "AP@100"
 _SETTINGS = "fit.json"
 _FINAL = "final.safetensors"
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class TrainingOptions:
             value = getattr(self, name)
             if not (value is None and name == "new_learning_rate") and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a positive number, not {value!r}")
-        if not 0 <= self.warmup <= 1:
-            raise ValueError(f"warmup must be in [0, 1], not {self.warmup!r}")
+        if not 0 <= self.warmup < 1:  # transformers reads 1 as one step
+            raise ValueError(f"warmup must be in [0, 1), not {self.warmup!r}")
         if self.loss not in _LOSSES:
             raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, not {self.loss!r}")
         if self.freeze_layers is not None and (isinstance(self.freeze_layers, bool) or self.freeze_layers < 0):
@@ -300,15 +301,67 @@ class _MartTrainer(Trainer):
         raise NotImplementedError
 
 
-class _History(TrainerCallback):
-    """Keeps what is logged, and tells someone."""
+class _Patience(TrainerCallback):
+    """Stops after so many epochs without a better value.
 
-    def __init__(self, report: Callable[[dict[str, Any]], None] | None):
-        self.report = report
+    Counted from the log, which a checkpoint holds: interrupted training stops where it would have without.
+    """
+
+    def __init__(self, patience: int):
+        self.patience = patience
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if _epochs_without_better(state.log_history) >= self.patience:
+            control.should_training_stop = True
+
+
+def _epochs_without_better(log: Iterable[Mapping[str, Any]]) -> int:
+    values = [entry[f"eval_{_MEASURE}"] for entry in log if f"eval_{_MEASURE}" in entry]
+    return len(values) - 1 - int(np.argmax(values)) if values else 0
+
+
+class _Finite(TrainerCallback):
+    """Ends training that diverged, before a checkpoint is written."""
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and not torch.isfinite(parameter).all():
+                raise ValueError(
+                    f"training diverged in epoch {math.ceil(state.epoch)}: {name} is no longer finite; try a lower "
+                    "learning_rate, or another precision than float16 if that was asked for"
+                )
+
+
+class _Progress(TrainerCallback):
+    """A progress bar with the loss and the validation queries' AP@100, in notebooks too."""
+
+    def __init__(self, name: str = "MART"):
+        self.name, self.shown = name, dict[str, str]()
+        self.bar: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.bar = pt.tqdm(total=state.max_steps, initial=state.global_step, desc=f"{self.name}: training", unit="step")
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._describe(f"epoch {int(state.epoch or 0) + 1} of {math.ceil(args.num_train_epochs)}")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.bar.update(state.global_step - self.bar.n)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._describe("validation" if args.eval_strategy != "no" else "training")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if self.report is not None and logs:
-            self.report({"epoch": state.epoch, "step": state.global_step, "steps": state.max_steps, **logs})
+        names = {"loss": "loss", f"eval_{_MEASURE}": _MEASURE}
+        self.shown.update({names[name]: f"{value:.3f}" for name, value in (logs or {}).items() if name in names})
+        if self.bar is not None:
+            self.bar.set_postfix(self.shown)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.bar.close()
+
+    def _describe(self, what: str) -> None:
+        self.bar.set_description(f"{self.name}: {what}")
 
 
 def freeze(model: MartForRanking, layers: int | None) -> None:
@@ -340,7 +393,6 @@ def train(
     fingerprint: str,
     device: torch.device,
     verbose: bool = False,
-    report: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains a model in place.
 
@@ -354,19 +406,18 @@ def train(
             directory with another one is refused.
         device: Where to compute.
         verbose: Whether to show progress.
-        report: Called with what is logged.
 
     Returns:
         What was logged: loss, learning rate, validation AP@100, with epoch and step.
 
     Raises:
-        ValueError: If ``output_dir`` holds the checkpoints of another training.
+        ValueError: If ``output_dir`` holds the checkpoints of another training, or weights are no longer finite.
     """
     freeze(model, options.freeze_layers)
     keep = options.output_dir is not None
     place: Any = nullcontext(options.output_dir) if keep else _temporary()
     with place as folder:
-        directory = Path(folder)
+        directory = Path(folder).absolute()
         done = _settings(directory, options, fingerprint)
         final = directory / _FINAL
         if done is not None and final.exists():
@@ -392,11 +443,14 @@ def train(
             "greater_is_better": True if validate else None,
             "report_to": "none",
             "remove_unused_columns": False,
-            "disable_tqdm": not verbose,
+            "disable_tqdm": True,
             "use_cpu": device.type == "cpu",
             "dataloader_pin_memory": False,
             "label_names": [],
         }
+        last = _last_checkpoint(directory)
+        if last is not None and validate and _epochs_without_better(last.log_history) >= options.patience:
+            arguments["num_train_epochs"] = math.ceil(last.epoch or 0)  # it was about to stop
         args = TrainingArguments(**{**arguments, **options.trainer})
         args._n_gpu = min(args.n_gpu, 1)  # several GPUs: with accelerate or torchrun, a process for each
         trainer = _MartTrainer(
@@ -405,20 +459,20 @@ def train(
             train_dataset=_Pairs(made, options.negatives, options.seed),
             eval_dataset=[] if validate else None,
             data_collator=_Collate(encoder),
-            callbacks=[EarlyStoppingCallback(options.patience)] if validate else [],
+            callbacks=[_Finite(), *([_Patience(options.patience)] if validate else [])],
             options=options,
             validate=validate,
         )
         trainer.remove_callback(PrinterCallback)
-        if not verbose:
-            trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(_History(report))
-        trainer.train(resume_from_checkpoint=_last_checkpoint(directory))
+        if verbose:
+            trainer.add_callback(_Progress())
+        with quiet():
+            trainer.train(resume_from_checkpoint=os.fspath(_checkpoint(directory, last.global_step)) if last else None)
         log = trainer.state.log_history
         if keep and trainer.is_world_process_zero():
             _save(model, final)
             _settings(directory, options, fingerprint, log)
-            for checkpoint in directory.glob("checkpoint-*"):
+            for checkpoint in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
                 shutil.rmtree(checkpoint, ignore_errors=True)
         return log
 
@@ -463,19 +517,29 @@ def _settings(
     return None
 
 
-def _last_checkpoint(directory: Path) -> str | None:
-    """The last checkpoint that is complete: the Trainer writes trainer_state.json last."""
-    found = [path for path in directory.glob("checkpoint-*") if _is_complete(path)]
-    found.sort(key=lambda path: int(path.name.rsplit("-", 1)[1]))
-    return os.fspath(found[-1]) if found else None
+def _checkpoint(directory: Path, step: int) -> Path:
+    return directory / f"{PREFIX_CHECKPOINT_DIR}-{step}"
 
 
-def _is_complete(checkpoint: Path) -> bool:
+def _last_checkpoint(directory: Path) -> TrainerState | None:
+    """Returns the state in the last checkpoint that is complete: the Trainer writes trainer_state.json last."""
+    found = [state for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if (state := _state(path))]
+    last = max(found, key=lambda state: state.global_step, default=None)
+    if last is not None and last.best_global_step:
+        # The Trainer would ignore a best checkpoint that is not where it was, after the directory was moved.
+        best = os.fspath(_checkpoint(directory, last.best_global_step))
+        if last.best_model_checkpoint != best:
+            last.best_model_checkpoint = best
+            with atomic_file(_checkpoint(directory, last.global_step) / TRAINER_STATE_NAME) as tmp:
+                last.save_to_json(os.fspath(tmp))
+    return last
+
+
+def _state(checkpoint: Path) -> TrainerState | None:
     try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
+        return TrainerState.load_from_json(os.fspath(checkpoint / TRAINER_STATE_NAME))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _save(model: MartForRanking, path: Path) -> None:

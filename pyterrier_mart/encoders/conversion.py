@@ -1,0 +1,275 @@
+"""Conversion of packaged encoders, once, into a cache: what is the same for all of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pyterrier_mart.artifact import meta_bytes
+from pyterrier_mart.files import atomic_directory
+
+__all__ = [
+    "Float", "PackagedEncoder", "Weight", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
+    "write_safetensors", "write_sentence_transformers",
+]  # fmt: skip
+
+#: The metadata of a converted encoder. A README.md would be taken for a model card.
+_META = "encoder.json"
+#: Part of the name of a converted encoder: to be raised when the conversion changes.
+_FORMAT_VERSION = 1
+#: Larger files are not read whole each time a converted encoder is used.
+_LARGE = 1 << 25
+
+Float: TypeAlias = "npt.NDArray[np.float32]"
+#: Name, shape, and a function that gives the values, since all weights together may be much for the memory.
+Weight: TypeAlias = "tuple[str, tuple[int, ...], Callable[[], npt.NDArray[Any]]]"
+
+
+@dataclass(frozen=True)
+class PackagedEncoder:
+    """An encoder that a package of the Python package index carries as data.
+
+    Attributes:
+        name: What :func:`resolve` calls it.
+        package: The package; it need not be importable, its code is not run.
+        version: The version of the package whose files are known.
+        model: The original on the Hugging Face hub.
+        licence: Licence of the weights.
+        sha256: The files that are read, and their checksums in the known version.
+        query_prefix: What texts for retrieval begin with if they are queries.
+        document_prefix: What they begin with if they are documents.
+        notes: What the conversion changes.
+        write: Writes the converted encoder, given the content of the files, to a directory.
+    """
+
+    name: str
+    package: str
+    version: str
+    model: str
+    licence: str
+    sha256: Mapping[str, str]
+    query_prefix: str
+    document_prefix: str
+    notes: tuple[str, ...]
+    write: Callable[[PackagedEncoder, Mapping[str, bytes], Path], None]
+
+
+def cache_dir() -> Path:
+    """Returns where converted encoders are kept, in a directory ``encoders``.
+
+    That is ``$PYTERRIER_MART_CACHE``, else ``pyterrier_mart`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+    """
+    if own := os.environ.get("PYTERRIER_MART_CACHE"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "pyterrier_mart"
+
+
+class _AlreadyThereError(Exception):
+    """Another process has converted the same encoder."""
+
+
+def converted(encoder: PackagedEncoder) -> Path:
+    """Returns the directory of a converted encoder, which is made if need be."""
+    version, paths, digests = _installed(encoder)
+    key = hashlib.sha256(json.dumps([_FORMAT_VERSION, digests], sort_keys=True).encode()).hexdigest()
+    directory = cache_dir() / "encoders" / f"{encoder.name}-{key[:16]}"
+    if _intact(directory):
+        return directory
+    contents = {}
+    for name, path in paths.items():
+        contents[name] = path.read_bytes()
+        if (found := hashlib.sha256(contents[name]).hexdigest()) != digests[name]:
+            raise ValueError(
+                f"damaged file {path}: its SHA-256 is {found}, expected {digests[name]}; install {encoder.package} anew"
+            )
+    try:
+        # One that is there is damaged, unless another process has made it anew by the time that this one is done.
+        with atomic_directory(directory, overwrite=True) as tmp:
+            try:
+                encoder.write(encoder, contents, tmp)
+            except ValueError as err:
+                where = ", ".join(os.fspath(path) for path in paths.values())
+                raise ValueError(f"cannot read the encoder {encoder.name} from {where}: {err}") from err
+            _write_meta(encoder, version, digests, tmp)
+            if _intact(directory):
+                raise _AlreadyThereError
+    except _AlreadyThereError:
+        pass
+    return directory
+
+
+def _installed(encoder: PackagedEncoder) -> tuple[str, dict[str, Path], dict[str, str]]:
+    """Returns the version of the package, the paths of the files, and what their checksums have to be."""
+    try:
+        distribution = importlib.metadata.distribution(encoder.package)
+    except importlib.metadata.PackageNotFoundError:
+        raise ImportError(
+            f"the encoder \"{encoder.name}\" needs the package {encoder.package}: pip install 'pyterrier-mart[offline]'"
+        ) from None
+    version = distribution.version
+    listed = {file.as_posix(): file for file in distribution.files or ()}
+    paths, digests = {}, {}
+    for name, known in encoder.sha256.items():
+        entry = listed.get(name)
+        path = Path(str(distribution.locate_file(name)))
+        if not path.is_file():
+            raise FileNotFoundError(
+                f'the encoder "{encoder.name}" needs the file {name} of {encoder.package} {encoder.version}; the '
+                f"installed {encoder.package} {version} has none at {path}"
+            )
+        paths[name] = path
+        if version == encoder.version:
+            digests[name] = known
+        elif entry is not None and entry.hash is not None and entry.hash.mode == "sha256":
+            digests[name] = _hexadecimal(entry.hash.value)
+        else:
+            digests[name] = _sha256(path)
+    return version, paths, digests
+
+
+def _hexadecimal(digest: str) -> str:
+    """Returns a digest of a list of installed files, which is in base 64 without padding, as hexadecimal digits."""
+    return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()
+
+
+def _write_meta(encoder: PackagedEncoder, version: str, digests: Mapping[str, str], directory: Path) -> None:
+    files = {}
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        files[path.relative_to(directory).as_posix()] = {
+            "bytes": path.stat().st_size,
+            "sha256": _sha256(path),
+            "sample": _sample(path),
+        }
+    meta = {
+        "type": "encoder",
+        "format_version": _FORMAT_VERSION,
+        "name": encoder.name,
+        "model": encoder.model,
+        "licence": encoder.licence,
+        "source": {
+            "package": encoder.package,
+            "version": version,
+            "known": dict(digests) == dict(encoder.sha256),
+            "sha256": dict(digests),
+        },
+        "query_prefix": encoder.query_prefix,
+        "document_prefix": encoder.document_prefix,
+        "notes": list(encoder.notes),
+        "files": files,
+    }
+    (directory / _META).write_bytes(meta_bytes(meta))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sample(path: Path) -> str:
+    """Returns a checksum of a file, of which not all is read if it is large: the ends, and 256 blocks between them."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with open(path, "rb") as stream:
+        if size <= _LARGE:
+            digest.update(stream.read())
+        else:
+            for i in range(257):
+                stream.seek((size - 4096) * i // 256)
+                digest.update(stream.read(4096))
+    return digest.hexdigest()
+
+
+def _intact(directory: Path) -> bool:
+    """Whether a converted encoder is complete and not damaged, as far as can be seen without reading all of it."""
+    try:
+        meta = json.loads((directory / _META).read_text(encoding="utf-8"))
+        return bool(meta["files"]) and all(
+            (directory / name).stat().st_size == file["bytes"] and _sample(directory / name) == file["sample"]
+            for name, file in meta["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON, in a new directory if need be."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def write_safetensors(path: Path, weights: Sequence[Weight]) -> None:
+    """Writes fp32 weights one by one. The format: length of the header, header in JSON, the values."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape, _ in weights:
+        begin, end = end, end + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    with open(path, "wb") as stream:
+        stream.write(struct.pack("<Q", len(encoded)) + encoded)
+        for name, shape, values in weights:
+            array = values()
+            if array.size != math.prod(shape) or not np.isfinite(array).all():
+                raise ValueError(f"the weights {name} are not {math.prod(shape)} finite numbers")
+            stream.write(np.ascontiguousarray(array, dtype="<f4").data)
+
+
+def write_sentence_transformers(encoder: PackagedEncoder, directory: Path, hidden: int, max_length: int) -> None:
+    """Writes what makes sentence-transformers take the mean of the last layer and norm it to length 1."""
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    modules = [
+        {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for idx, (path, kind) in enumerate(kinds)
+    ]
+    write_json(directory / "modules.json", modules)
+    write_json(directory / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    pooling = {"word_embedding_dimension": hidden, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    write_json(directory / "1_Pooling" / "config.json", pooling)
+    write_json(directory / "2_Normalize" / "config.json", {})
+    prompts = {"query": encoder.query_prefix, "document": encoder.document_prefix}
+    write_json(
+        directory / "config_sentence_transformers.json",
+        {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+
+
+def bert_config(**config: Any) -> dict[str, Any]:
+    """Returns the content of a BERT model's ``config.json``."""
+    return {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        **config,
+    }
+
+
+def tokenizer_config(max_length: int, inputs: Sequence[str], **tokens: str) -> dict[str, Any]:
+    """Returns the content of ``tokenizer_config.json``."""
+    # The general class: those of BERT and XLM-R may build the tokenizer by their own rules instead of reading it.
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": list(inputs),
+        "clean_up_tokenization_spaces": False,
+        **tokens,
+    }
