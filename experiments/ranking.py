@@ -37,7 +37,8 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=2)
     parser.add_argument("--accumulation", type=int, default=8)
     parser.add_argument("--validation-depth", type=int, default=100)
-    parser.add_argument("--validation-queries", type=int, help="validate on so many of the questions (all)")
+    parser.add_argument("--validation-queries", type=int, help="validate on so many questions (all; 0: keep the last)")
+    parser.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
     parser.add_argument("--freeze-layers", type=int, help="0: the embeddings keep their weights, n: and n layers")
     parser.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
     parser.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
@@ -70,7 +71,7 @@ class Setting:
             new_learning_rate=a.new_learning_rate, batch_size=a.batch_size, accumulation=a.accumulation,
             validation_depth=a.validation_depth, validation_queries=a.validation_queries,
             freeze_layers=a.freeze_layers,
-            seed=a.seed + fold.index,
+            seed=a.seed + fold.index, trainer={"lr_scheduler_type": a.schedule},
         )  # fmt: skip
 
     def mart(self, **options: Any) -> Callable[[Fold], pt.Transformer]:

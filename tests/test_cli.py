@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 
+import models
 import pytest
 
 from pyterrier_mart import TranslationTable, __version__, cli
@@ -166,7 +167,7 @@ def test_quickstart_reranks(run, monkeypatch, tmp_path):
 
     def quick(*args, **options):
         measured.append(options)
-        reduced = {"questions": 6, "epochs": 1, "depth": 2, "test_questions": 8, "encoder": tiny_encoder()}
+        reduced = {"questions": 6, "epochs": 1, "depth": 2, "test_questions": 8, "encoder": str(models.bert())}
         return quickstart_reranking(*args, **{**options, **reduced})
 
     quickstart_reranking = quickstart.measure_reranking

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart import charts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["bar_plot", "to_latex", "to_markdown"]
 
 _UP, _DOWN = "▲", "▼"
-_SUFFIXES = (".png", ".svg", ".pdf")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -122,45 +120,25 @@ def bar_plot(
     view = _View(table, baseline, alpha, digits=3)
     if str(measure) not in view.measures:
         raise ValueError(f"measure={str(measure)!r}: expected one of {view.measures}.")
-    suffix = "" if path is None else Path(path).suffix.lower()
-    if path is not None and suffix not in _SUFFIXES:
-        raise ValueError(f"path={str(path)!r}: expected a name that ends in {', '.join(_SUFFIXES)}.")
-    figure = _figure(width=7, height=1.2 + 0.4 * len(view.names))
+    charts.check_suffix(path)
+    figure = charts.figure(width=7, height=1.2 + 0.4 * len(view.names))
     axes = figure.add_subplot()
     values = view.values(str(measure))
     bars = axes.barh(range(len(values)), values, color="#4c72b0")
     signs = {1: f" {_UP}", -1: f" {_DOWN}", 0: ""}
     labels = [view.text(value) + signs[view.sign(i, str(measure))] for i, value in enumerate(values)]
     axes.bar_label(bars, labels, padding=3)
-    axes.set_yticks(range(len(values)), [_plain(name) for name in view.names])
+    axes.set_yticks(range(len(values)), [charts.plain(name) for name in view.names])
     axes.invert_yaxis()
     axes.margins(x=0.15)
-    axes.set_xlabel(_plain(str(measure)))
+    axes.set_xlabel(charts.plain(str(measure)))
     axes.spines[["top", "right"]].set_visible(False)
     if title is not None:
-        axes.set_title(title)
+        axes.set_title(charts.plain(title))
     if any(labels[i].endswith((_UP, _DOWN)) for i in range(len(labels))):
-        figure.supxlabel(_plain(f"{_UP} {_DOWN} {view.legend}"), fontsize="small")
-    if path is not None:
-        with atomic_file(path) as tmp:
-            figure.savefig(tmp, format=suffix[1:])
+        figure.supxlabel(charts.plain(f"{_UP} {_DOWN} {view.legend}"), fontsize="small")
+    charts.save(figure, path)
     return figure
-
-
-def _figure(width: float, height: float) -> Figure:
-    """Returns a figure that does not need pyplot: that would choose a window system and keep every figure in memory."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as err:
-        raise ImportError("bar_plot needs matplotlib: pip install 'pyterrier-mart[plot]'") from err
-
-    class Chart(Figure):
-        def _repr_png_(self) -> bytes:  # notebooks look for it; matplotlib lets pyplot tell them about figures
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png")
-            return buffer.getvalue()
-
-    return Chart(figsize=(width, height), layout="constrained")
 
 
 class _View:
@@ -263,8 +241,3 @@ def _markdown(text: str) -> str:
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in _one_line(text))
-
-
-def _plain(text: Any) -> str:
-    """Text for matplotlib, where a pair of dollar signs would begin a formula."""
-    return str(text).replace("$", r"\$")

@@ -18,11 +18,12 @@ import torch
 
 from pyterrier_mart.mart.attention import QueryLinks, TranslationAttention, WordLinker, Words, attention, link
 
-__all__ = ["Batch", "EncodedDocument", "EncodedQuery", "Pair", "PairEncoder", "check_tokenizer"]
+__all__ = ["Batch", "EncodedDocument", "EncodedQuery", "Pair", "PairEncoder", "check_tokenizer", "without_surrogates"]
 
 _LEAST_DOCUMENT = 32  # tokens of the document in a passage, whatever the length of the query
-_LONGEST_TOKEN = 64  # characters that a token takes at most, usually; more only costs time
+_LONGEST_TOKEN = 16  # characters that a token takes at most on average, usually; where not, more is read
 _CUT_WORD = 100  # tokens that the end of a text may have only because it was cut there; WordPiece's longest word
+_LONGEST_WORD = 64  # characters of a word that are looked at after its last token that is read
 _REMEMBERED = 4_000_000  # tokens of texts kept for the next rows
 
 Ints = npt.NDArray[np.int32]
@@ -198,7 +199,7 @@ class PairEncoder:
     def _encode_queries(self, texts: list[str]) -> list[EncodedQuery]:
         most = self.max_length - self.template.length - _LEAST_DOCUMENT
         out = []
-        for text, (ids, starts, ends) in zip(texts, self._tokens(texts, self.max_length), strict=True):
+        for text, (ids, starts, ends) in zip(texts, self.tokens(texts, self.max_length), strict=True):
             if len(ids) > most:
                 warnings.warn(
                     f"a query of more than {most} tokens is cut, to leave room for the document: {text[:60]!r}...",
@@ -214,16 +215,21 @@ class PairEncoder:
 
     def _encode_documents(self, texts: list[str]) -> list[EncodedDocument]:
         out = []
-        for text, (ids, starts, ends) in zip(texts, self._tokens(texts, self.document_tokens), strict=True):
+        for text, (ids, starts, ends) in zip(texts, self.tokens(texts, self.document_tokens), strict=True):
             if self.linker is None:
                 out.append(EncodedDocument(ids, np.full(len(ids), -1, np.int32), None))
             else:
-                words = self.linker.document(text[: int(ends.max(initial=0)) + _LONGEST_TOKEN])
+                words = self.words_until(text, int(ends.max(initial=0)))
                 numbers = _word_of_each(starts, ends, words)
                 out.append(EncodedDocument(ids, numbers, words.keys[: int(numbers.max(initial=-1)) + 1]))
         return out
 
-    def _tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, npt.NDArray[Any], npt.NDArray[Any]]]:
+    def words_until(self, text: str, end: int) -> Words:
+        """Returns the words of a document of which so many characters are read."""
+        assert self.linker is not None
+        return self.linker.document(text[: end + _LONGEST_WORD])
+
+    def tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, npt.NDArray[Any], npt.NDArray[Any]]]:
         """Yields each text's first ``most`` tokens and the characters that they come from, half-open."""
         # Text that will not be read is not tokenised, be it a million characters.
         limit = _LONGEST_TOKEN * (most + 1)
@@ -238,7 +244,7 @@ class PairEncoder:
 
     def _encode(self, texts: list[str]) -> list[Any]:
         return _backend(self.tokenizer).encode_batch(
-            [_without_surrogates(text) for text in texts], add_special_tokens=False
+            [without_surrogates(text) for text in texts], add_special_tokens=False
         )
 
     # --- tokens to batches ------------------------------------------------------------------------------------
@@ -301,7 +307,7 @@ def _word_of_each(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], wo
     return np.where(shares, at, -1).astype(np.int32)
 
 
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Replaces lone surrogates, which no tokenizer takes, one for one."""
     try:
         text.encode("utf-8")

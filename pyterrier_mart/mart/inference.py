@@ -113,7 +113,7 @@ class Scorer:
             order = np.argsort([-pair.longest for pair in pairs], kind="stable")
             at = 0
             while at < len(order):
-                chosen = order[at : at + self._fitting(pairs, order[at:])]
+                chosen = order[at : at + self.fitting(pairs, order[at:])]
                 out = self._batch([pairs[i] for i in chosen])
                 if out is None:
                     continue  # with smaller batches
@@ -128,8 +128,8 @@ class Scorer:
             )
         return scores
 
-    def _fitting(self, pairs: Sequence[Pair], order: npt.NDArray[np.int64]) -> int:
-        """How many of the next rows make a batch, at least one."""
+    def fitting(self, pairs: Sequence[Pair], order: npt.NDArray[np.int64]) -> int:
+        """Returns how many of the next rows make a batch, at least one."""
         width = pairs[order[0]].longest + self.encoder.template.length
         most, passages = max(1, self.batch_tokens // width), 0
         for n, i in enumerate(order):

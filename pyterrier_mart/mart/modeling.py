@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from pyterrier_mart.mart.attention import TranslationAttention
 
 __all__ = ["MartConfig", "MartForRanking", "MartModel", "MartOutput", "RankingOutput", "TranslationHead", "quiet"]
 
+_OF_CONFIG = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
 _POOLINGS = ("cls", "pooler")
 _INITS = ("identity", "random", "zero")
 
@@ -41,8 +43,8 @@ class MartConfig(PreTrainedConfig):
     Args:
         encoder_config: Configuration of the encoder: BERT, RoBERTa or XLM-RoBERTa.
         mat_layers: The layers with a translation head, numbered from 0, or from the end with negative numbers;
-            the default is the two before the last (10 and 11 of 12 in the paper, which counts from 1). None makes the
-            model a plain encoder.
+            the default is the two before the last (10 and 11 of 12 in the paper, which counts from 1). Without any, the
+            model is the plain encoder.
         pooling: What represents a passage: ``"cls"``, the last hidden state of its first token, or ``"pooler"``, the
             encoder's own pooling of it.
         translation_init: The new matrices W_v and W_o at the start: ``"identity"``, ``"random"`` as the encoder's own
@@ -96,12 +98,12 @@ def _layer_numbers(layers: Sequence[int], depth: int) -> list[int]:
     if isinstance(layers, (str, int)):
         raise ValueError(f"mat_layers must be a sequence of layer numbers, not {layers!r}")
     for layer in layers:
-        if isinstance(layer, bool) or not isinstance(layer, int) or not -depth <= layer < depth:
+        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -depth <= layer < depth:
             raise ValueError(
                 f"mat_layers: there is no layer {layer!r}; the encoder's {depth} layers are numbered 0 to {depth - 1}, "
                 f"or from the end {-depth} to -1"
             )
-    numbers = sorted({layer % depth for layer in layers})
+    numbers = sorted({int(layer) % depth for layer in layers})
     if len(numbers) < len(layers):
         raise ValueError(f"mat_layers names a layer twice: {tuple(layers)} of {depth} layers")
     return numbers
@@ -335,7 +337,7 @@ class MartForRanking(_MartPreTrainedModel):
             OSError: If there is no such encoder.
         """
         path = encoders.resolve(name)
-        settings = {key: kwargs[key] for key in ("revision", "token", "cache_dir") if key in kwargs}
+        settings = {key: kwargs[key] for key in _OF_CONFIG if key in kwargs}
         encoder_config = AutoConfig.from_pretrained(path, **settings)
         # Checked before weights are loaded, which may take long.
         config = MartConfig(encoder_config, mat_layers, pooling=pooling, translation_init=translation_init)

@@ -291,7 +291,7 @@ class MARTReRanker(pt.Estimator):
         built = self._new()  # what was trained before stays until this training is finished
         texts = pd.DataFrame({"query": [e.query for e in made], "text": [e.positive for e in made]})
         validate, frames = None, [results.rename(columns={self.text_field: "text"}), judged, texts]
-        if topics_or_res_va is not None and len(topics_or_res_va):
+        if topics_or_res_va is not None and len(topics_or_res_va) and options.validation_queries != 0:
             if qrels_va is None:
                 raise ValueError("qrels_va is missing: validation results need judgments")
             valid = self._results(topics_or_res_va, "topics_or_res_va")

@@ -58,8 +58,9 @@ class TrainingOptions:
         negatives: Pairs for each relevant document and epoch, with other documents that are not relevant.
         negative_depth: Negatives are drawn from so many first documents of the first stage.
         validation_depth: So many first documents are re-ranked in validation.
-        validation_queries: So many of the validation queries are used, chosen by the seed; ``None`` for all. Where
-            computing is slow, validation takes longer than training.
+        validation_queries: So many of the validation queries are used, chosen by the seed; ``None`` for all, 0 for
+            none: all epochs are run and the last weights are kept. Where computing is slow, validation may take longer
+            than training; few queries choose a poor epoch.
         loss: ``"pairwise-cross-entropy"``, -log p of the relevant document where p is the softmax over the two scores,
             or ``"pairwise-softmax"``, 1 - p.
         freeze_layers: The embeddings and so many first layers keep their weights (0: only the embeddings, ``None``:
@@ -99,7 +100,7 @@ class TrainingOptions:
         for name in ("epochs", "patience", "batch_size", "accumulation", "negatives", "negative_depth",
                      "validation_depth", "validation_queries"):  # fmt: skip
             value = getattr(self, name)
-            if value is None and name == "validation_queries":
+            if value in (None, 0) and value is not False and name == "validation_queries":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number >= 1, not {value!r}")

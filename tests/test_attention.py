@@ -1,0 +1,487 @@
+"""M^tr: the sparse matrix against Algorithm 1 written out in nested loops over tokens."""
+
+import os
+import random
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from pyterrier_mart import Analyzer, TranslationTable, encoders
+from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.mart.attention import WordLinker
+from pyterrier_mart.mart.encoding import PairEncoder
+from pyterrier_mart.translation.relatives import relatives
+
+TABLE = TranslationTable.from_dict(
+    {
+        "katze": {"cat": 0.75, "kitten": 0.25},
+        "hund": {"dog": 0.5, "hound": 0.375, "cat": 0.125},
+        "haus": {"house": 0.5, "home": 0.5},
+        "die": {"the": 1.0},
+        "rot": {"the": 0.5, "red": 0.5},
+        "tür": {"door": 1.0},
+    },
+    "de",
+    "en",
+)
+
+
+@cache
+def tokenizer(name):
+    if name == "letters":
+        return letters()
+    try:
+        path = encoders.resolve(name)
+    except ImportError as err:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(err))
+    return AutoTokenizer.from_pretrained(path)
+
+
+def letters():
+    """A WordPiece tokenizer whose pieces are single letters."""
+    alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *".,;!?'-", *alphabet, *("##" + a for a in alphabet)]
+    backend = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the definition
+
+
+def translations(table, word, threshold=0.0, top_k=None, identity=True, relate=True):
+    """The translations of a query word in normal form and their probabilities."""
+
+    def of_the_table(known):
+        best = sorted(table.translations(known).items(), key=lambda item: -item[1])
+        return {target: p for target, p in best[:top_k] if p >= np.float32(threshold)}
+
+    if word in table:
+        return of_the_table(word)
+    found = {}
+    if relate:
+        for i, share in relatives(word, table.source_words, table.source.lang):
+            for target, p in of_the_table(table.source_words[i]).items():
+                found[target] = found.get(target, 0.0) + share * p
+        found = dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:top_k])
+    if identity:
+        for same in Analyzer(table.target.lang, fold=table.target.fold).tokens(word) or [word]:
+            found[same] = 1.0
+    return {target: min(p, 1.0) for target, p in found.items()}
+
+
+def words_of_tokens(tok, text, analyzer, stop, most):
+    """For each token of a text the word that it is a piece of, as (number of the word, normal form), or None."""
+    words = [(i, word) for i, word in enumerate(analyzer.spans(text)) if not stop or word.text not in stop]
+    readable = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
+    tokens = tok(readable, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+    out = []
+    for start, end in tokens[:most]:
+        shared = [(i, word.text) for i, word in words if max(start, word.start) < min(end, word.end)]
+        out.append(shared[0] if shared else None)
+    return out
+
+
+def reference(encoder, table, query, document, stop=True, **options):
+    """M^tr of each passage of a pair, as Algorithm 1 defines it."""
+    tok = encoder.tokenizer
+    sides = []
+    for text, side, most in ((query, table.source, 10**9), (document, table.target, encoder.document_tokens)):
+        analyzer = Analyzer(side.lang, fold=side.fold)
+        sides.append(words_of_tokens(tok, text, analyzer, analyzer.stop_words if stop else None, most))
+    q, d = sides
+    special = [side is None for side in tok("a", "a").encodings[0].sequence_ids]
+    before, between = special.index(False), special[special.index(False) + 1 :].index(False)
+    after = len(special) - before - between - 2
+    q = q[: encoder.max_length - len(special) + 2 - 32]
+    room = encoder.max_length - (len(special) - 2) - len(q)
+    passages = max(1, (len(d) + room - 1) // room)
+    cuts = [len(d) * i // passages for i in range(passages + 1)]
+    known = {word: translations(table, word, **options) for _, word in filter(None, q)}
+    matrices = []
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        tokens = [None] * before
+        tokens += [word and ("query", *word) for word in q]
+        tokens += [None] * between
+        tokens += [word and ("document", *word) for word in d[start:end]]
+        tokens += [None] * after
+        matrix = np.zeros((len(tokens), len(tokens)))
+        for i, one in enumerate(tokens):
+            for j, other in enumerate(tokens):
+                matrix[i, j] = weight(known, one, other) if i != j else 1.0
+        matrices.append(matrix / matrix.sum(axis=1, keepdims=True))
+    return matrices
+
+
+def weight(known, one, other):
+    if one is None or other is None:
+        return 0.0
+    if one[0] == other[0]:
+        return 1.0 if one[1] == other[1] else 0.0
+    source, target = (one, other) if one[0] == "query" else (other, one)
+    return known[source[2]].get(target[2], 0.0)
+
+
+def dense(batch):
+    passages, n = batch.input_ids.shape
+    return batch.translation.apply(torch.eye(n, dtype=torch.float64).repeat(passages, 1, 1)).numpy()
+
+
+def check(tok, table, queries, documents, max_length=512, document_tokens=800, **options):
+    """Compares the matrices of a batch with the definition; returns them without padding, passage by passage."""
+    encoder = PairEncoder(tok, WordLinker(table, **options), max_length, document_tokens)
+    pairs = encoder.pairs(queries, documents)
+    batch = encoder.batch(pairs)
+    found = dense(batch)
+    np.testing.assert_allclose(found.sum(axis=2), 1, atol=1e-6)
+    expected = [m for q, d in zip(queries, documents, strict=True) for m in reference(encoder, table, q, d, **options)]
+    assert len(found) == len(expected) == sum(pair.passages for pair in pairs)
+    out = []
+    for one, matrix, mask in zip(found, expected, batch.attention_mask.numpy(), strict=True):
+        n = len(matrix)
+        assert mask.sum() == n
+        padded = np.eye(len(one))
+        padded[:n, :n] = matrix
+        np.testing.assert_allclose(one, padded, atol=1e-6)
+        out.append(one[:n, :n])
+    return out
+
+
+def matrix(query, document, table=TABLE, tok=None, **options):
+    """The matrix of a pair whose document is a single passage."""
+    (one,) = check(tok or tokenizer("letters"), table, [query], [document], **options)
+    return one
+
+
+def attends(matrix, i, start, end):
+    """Whether a token attends to all the tokens of a stretch; not to some."""
+    to = matrix[i, start:end] > 0
+    assert to.all() == to.any()
+    return bool(to.all())
+
+
+def is_identity(matrix):
+    return np.array_equal(matrix, np.eye(len(matrix)))
+
+
+# ------------------------------------------------------------------------------------------- against the definition
+
+
+@cache
+def bundled(direction):
+    return TranslationTable.load(direction)
+
+
+@pytest.mark.parametrize("name", ["e5-small", "minilm-l6-en"])
+@pytest.mark.parametrize("language", ["de", "ar", "tr"])
+def test_real_pairs(name, language):
+    questions, english = xquad_r.load(language).questions, xquad_r.load("en").paragraphs
+    rng = random.Random(language)
+    chosen = rng.sample(questions, 10)
+    # Half with the answer's sentence, half with any.
+    documents = [english[q.paragraph].sentences[q.sentence] for q in chosen[:5]]
+    documents += [rng.choice(english).sentences[0] for _ in chosen[5:]]
+    found = check(tokenizer(name), bundled(f"{language}-en"), [q.text for q in chosen], documents)
+    assert sum(not is_identity(one) for one in found[:5]) == 5
+    links = sum(((one > 0) & (one < one.max(axis=1, keepdims=True) - 1e-9)).sum() for one in found)
+    assert links > 20  # not only pieces of one word
+
+
+@pytest.mark.parametrize("name", ["e5-small", "minilm-l6-en"])
+def test_real_documents_of_several_passages(name):
+    questions, english = xquad_r.load("de").questions[:4], xquad_r.load("en").paragraphs
+    documents = [english[q.paragraph].context for q in questions]
+    documents[1] = documents[1][:60]
+    found = check(
+        tokenizer(name), bundled("de-en"), [q.text for q in questions], documents, max_length=80, document_tokens=150
+    )
+    assert len(found) > 7
+
+
+@pytest.mark.parametrize("options", [{"top_k": 2}, {"threshold": 0.1}, {"stop": False}, {"identity": False}])
+def test_real_pairs_with_other_settings(options):
+    questions, english = xquad_r.load("de").questions[100:106], xquad_r.load("en").paragraphs
+    documents = [english[q.paragraph].sentences[q.sentence] for q in questions]
+    check(tokenizer("e5-small"), bundled("de-en"), [q.text for q in questions], documents, **options)
+
+
+WORDS = st.text("abcde", min_size=1, max_size=4) | st.sampled_from(["aeiou" * 5, "bcdbcdbcd", "2024", "the", "und"])
+TEXTS = st.lists(WORDS | st.sampled_from([".", "?!", "-", "a'b", "\u200b", "É"]), max_size=14).map(" ".join)
+
+
+@given(
+    st.dictionaries(WORDS, st.dictionaries(WORDS, st.integers(1, 5), min_size=1, max_size=4), min_size=1, max_size=8),
+    st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4),
+    st.integers(36, 60),
+    st.integers(1, 90),
+    st.fixed_dictionaries(
+        {
+            "threshold": st.sampled_from([0.0, 0.3]), "top_k": st.sampled_from([None, 1, 2]),
+            "identity": st.booleans(), "relate": st.booleans(), "stop": st.booleans(),
+        }
+    ),
+)  # fmt: skip
+@settings(max_examples=50, deadline=None)
+def test_random_texts_and_tables(entries, rows, max_length, document_tokens, options):
+    table = TranslationTable.from_dict(entries, "de", "en", weights="count")
+    queries, documents = zip(*rows, strict=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "a query of more than")
+        check(tokenizer("letters"), table, queries, documents, max_length, document_tokens, **options)
+
+
+def test_many_matches_in_many_passages():
+    rng = random.Random(5)
+    words = ["ka", "ko", "kade", "kodi", "aeiouaeiou", "ke", "kikiki"]
+    table = TranslationTable.from_dict(
+        {word: {other: rng.randint(1, 9) for other in rng.sample(words, 4)} for word in words}, "de", "en",
+        weights="count",
+    )  # fmt: skip
+    texts = [[" ".join(rng.choices(words, k=k)) for _ in range(5)] for k in (4, 30)]
+    assert len(check(tokenizer("letters"), table, *texts, max_length=90)) > 10
+
+
+# ---------------------------------------------------------------------------------------------------- case by case
+
+
+def test_a_pair_by_hand():
+    tok = tokenizer("letters")
+    assert tok.tokenize("Rot?") == ["r", "##o", "##t", "?"]
+    table = TranslationTable.from_dict({"rot": {"zq": 0.75, "ru": 0.25}}, "de", "en")
+    #  [CLS] r ##o ##t ? [SEP] z ##q , x [SEP]
+    found = matrix("Rot?", "zq, x", table)
+    word = [0, 1, 1, 1, 0, 0, 0.75, 0.75, 0, 0, 0]
+    target = [0, 0.75, 0.75, 0.75, 0, 0, 1, 1, 0, 0, 0]
+    expected = np.eye(11)
+    expected[1:4] = np.array(word) / 4.5
+    expected[6:8] = np.array(target) / 4.25
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_repeated_words_on_both_sides():
+    found = matrix("Katze Katze", "cat cat, cat")
+    # Pieces k a t z e, twice; c a t, three times, in between [SEP] and a comma.
+    assert (found[1] > 0).sum() == 5 + 9 and (found[12] > 0).sum() == 10 + 3
+    np.testing.assert_allclose(found[1, 1:6], 1 / (5 + 9 * 0.75), atol=1e-6)
+    np.testing.assert_allclose(found[12, 1:11], 0.75 / (3 + 10 * 0.75), atol=1e-6)
+
+
+def test_words_in_many_pieces():
+    table = TranslationTable.from_dict({"x" * 40: {"z" * 60: 0.5}}, "de", "en")
+    found = matrix("x" * 40, "z" * 60, table)
+    np.testing.assert_allclose(found[1, 1:41], 1 / 70, atol=1e-6)
+    np.testing.assert_allclose(found[1, 42:102], 0.5 / 70, atol=1e-6)
+    np.testing.assert_allclose(found[42, 42:102], 1 / 80, atol=1e-6)
+
+
+def test_a_word_cut_by_a_passage_border_is_a_word_on_both_sides():
+    table = TranslationTable.from_dict({"xy": {"z" * 40: 1.0}}, "de", "en")
+    # 37 tokens fit beside the query: 40 pieces make two passages of 20.
+    first, second = check(tokenizer("letters"), table, ["xy"], ["z" * 40], max_length=42)
+    for found in (first, second):
+        np.testing.assert_allclose(found[1, [1, 2, *range(4, 24)]], 1 / 22, atol=1e-6)
+        np.testing.assert_allclose(found[4, [1, 2, *range(4, 24)]], 1 / 22, atol=1e-6)
+
+
+def test_a_word_cut_by_the_end_of_what_is_read():
+    table = TranslationTable.from_dict({"xy": {"z" * 40: 1.0}}, "de", "en")
+    found = matrix("xy", "z" * 40, table, document_tokens=10)
+    np.testing.assert_allclose(found[1, [1, 2, *range(4, 14)]], 1 / 12, atol=1e-6)
+
+
+def test_a_query_longer_than_the_passage_leaves_room_for_the_document():
+    with pytest.warns(UserWarning, match="a query of more than 29 tokens is cut"):
+        found = check(tokenizer("letters"), TABLE, ["Hund " * 10 + "Katze"], ["dog cat " * 10], max_length=64)
+    assert [len(one) for one in found] == [3 + 29 + 30, 3 + 29 + 30]  # 60 tokens in passages of at most 32
+    assert not is_identity(found[0])
+
+
+def test_words_of_a_query_that_were_cut_off_link_to_nothing():
+    query = "x " * 29 + "Katze"
+    with pytest.warns(UserWarning, match="is cut"):
+        (found,) = check(tokenizer("letters"), TABLE, [query], ["cat"], max_length=64)
+    assert found[-2, :-4].max() == 0
+
+
+def test_no_match_at_all_is_the_identity_between_words():
+    assert is_identity(matrix("x y", "z w"))
+    found = matrix("Haus", "dog")
+    np.testing.assert_allclose(found[1:5, 1:5], 1 / 4, atol=1e-6)
+    np.testing.assert_allclose(found[6:9, 6:9], 1 / 3, atol=1e-6)
+    assert found[1:5, 6:9].max() == found[6:9, 1:5].max() == 0
+
+
+def test_right_to_left_text():
+    table = bundled("ar-en")
+    word = next(word for word in ("مدينة", "كتاب", "جامعة") if word in table)
+    target = next(target for target in table.translations(word) if target not in table.target.stop_words)
+    found = matrix(f"أين {word}؟", f"A {target}.", table, tokenizer("e5-small"))
+    assert (found > 0).sum() > len(found) + 1
+    found = matrix("Haus Katze", "\u202bcat\u202c \u200fhouse", tok=tokenizer("e5-small"))
+    assert not is_identity(found)
+
+
+def test_both_sides_from_right_to_left():
+    table = TranslationTable.from_dict({"كتاب": {"کتابی": 0.5}}, "ar", "fa")
+    assert not is_identity(matrix("هذا كِتَاب", "این کتابی", table, tokenizer("e5-small")))
+
+
+def test_stop_words_of_either_language_take_no_part():
+    assert is_identity(matrix("die", "the"))
+    assert not is_identity(matrix("die", "the", stop=False))
+    found = matrix("rot", "the red")
+    assert not attends(found, 1, 5, 8) and attends(found, 1, 8, 11)
+    np.testing.assert_array_equal(found[5:8], np.eye(len(found))[5:8])  # not even their own pieces
+    table = TranslationTable.from_dict({"haus": {"house": 1.0}, "und": {"band": 1.0}}, "de", "en")
+    assert matrix("und", "band", table)[1:4, 5:].max() == 0
+
+
+def test_threshold():
+    for threshold, linked in ((0.0, True), (0.25, True), (0.26, False)):
+        assert attends(matrix("Katze", "kitten", threshold=threshold), 1, 7, 13) is linked
+
+
+def test_top_k():
+    for top_k, linked in ((1, False), (2, False), (3, True), (None, True)):
+        assert attends(matrix("Hund", "cat", top_k=top_k), 1, 6, 9) is linked
+
+
+def test_identity_on_and_off():
+    for options, linked in (({}, True), ({"identity": True}, True), ({"identity": False}, False)):
+        found = matrix("Luther 1517", "luther, 1517", relate=False, **options)
+        assert attends(found, 1, 12, 18) is linked and attends(found, 7, 19, 23) is linked
+    np.testing.assert_allclose(matrix("1517", "1517")[1, [1, 6]], 1 / 8, atol=1e-6)
+
+
+def test_identity_is_in_the_normal_form_of_the_documents():
+    table = TranslationTable.from_dict({"ev": {"house": 1.0}}, "tr", "en")
+    assert matrix("IŞIK", "isik", table)[1, 6] > 0
+    vietnamese = TranslationTable.from_dict({"nhà": {"house": 1.0}}, "vi", "en")
+    assert matrix("Huế", "hue", vietnamese)[1, 5] > 0
+
+
+def test_identity_is_for_words_that_the_table_lacks_only():
+    table = TranslationTable.from_dict({"gift": {"poison": 1.0}}, "de", "en")
+    assert matrix("Gift", "gift", table)[1, 6:10].max() == 0
+    # Known, but without a probable translation.
+    assert matrix("Hund", "hund", threshold=0.9)[1, 6:10].max() == 0
+
+
+def test_relate_on_and_off():
+    for relate in (True, False):
+        found = matrix("Katzenhaus", "cat house", relate=relate)
+        assert attends(found, 1, 12, 15) is relate and attends(found, 1, 15, 20) is relate
+    assert matrix("Katzen", "cat")[1, 8] > 0
+
+
+def test_weights_of_relatives_are_at_most_one():
+    table = TranslationTable.from_dict({"bahn": {"rail": 1.0}, "strasse": {"rail": 1.0}}, "de", "en")
+    found = matrix("Bahnstrasse", "rail", table)
+    np.testing.assert_allclose(found[1, 1], found[1, 13], atol=1e-7)
+
+
+def test_without_a_linker_there_is_no_matrix():
+    encoder = PairEncoder(tokenizer("letters"), None)
+    pairs = encoder.pairs(["Katze", ""], ["cat", "dog"])
+    assert encoder.batch(pairs).translation is None
+    assert (pairs[0].query.words == -1).all() and (pairs[0].document.words == -1).all()
+
+
+@pytest.mark.parametrize("name", ["letters", "e5-small"])
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [
+        ("", ""), ("Katze", ""), ("", "cat"), (" ", "\n\t"), ("?!", "... - ,"), ("Katze", "?"), ("die und", "the of"),
+        ("\ud83d Katze\udc00", "\udfff cat \ud800"), ("😀 Katze 👩\u200d👩\u200d👧", "cat😀cat"),
+        ("Kat\u200bze Ka\u00adtze", "\u200b\u200b cat\ufeff c\u200dat"), ("\u0301\u0301", "e\u0301\u0301\u0301"),
+        ("½ ﬁn ﷺ", "1⁄2 ﬁn"), ("Katze" * 50, "cat" * 200), ("\x00Katze\x00", "\x00cat\x07"), ("Käfig K\u0308atze", "ǆ"),
+    ],
+)  # fmt: skip
+def test_odd_texts(name, query, document):
+    # Twice: beside each other, and each with a common text, so that there is padding and something to leak.
+    check(tokenizer(name), TABLE, [query], [document])
+    check(tokenizer(name), TABLE, [query, "Katze Hund", query], ["dog cat", document, document], max_length=200)
+
+
+def test_empty_texts_and_punctuation_are_the_identity():
+    for query, document in (("", ""), ("Katze", ""), ("", "cat"), ("?!", "...")):
+        found = matrix(query, document)
+        assert np.count_nonzero(found[0]) == np.count_nonzero(found[-1]) == 1
+    assert is_identity(matrix("", "")) and is_identity(matrix("?!", "..., -"))
+
+
+def test_a_batch_of_one_and_a_pair_in_any_batch():
+    tok, linker = tokenizer("letters"), WordLinker(TABLE)
+    rows = [("Katze", "cat"), ("Hund und Katze", "a hound, a dog, a cat"), ("Haus", "homes"), ("x", "y")]
+    encoder = PairEncoder(tok, linker)
+    alone = [dense(encoder.batch(encoder.pairs([q], [d])))[0] for q, d in rows]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2], [1, 1, 1]):
+        pairs = encoder.pairs(*zip(*(rows[i] for i in order), strict=True))
+        for i, together in zip(order, dense(encoder.batch(pairs)), strict=True):
+            n = len(alone[i])
+            np.testing.assert_allclose(together[:n, :n], alone[i], atol=1e-7)
+
+
+def test_pairs_do_not_leak_links_into_each_other():
+    # Each word has its translation in the document of the other pair only, at the same place.
+    found = check(tokenizer("letters"), TABLE, ["Katze", "Haus", "Katze"], ["house", "cat", "cat"])
+    assert found[0][1:6, 7:].max() == 0 and found[1][1:5, 6:].max() == 0
+    assert found[2][1, 7] > 0
+
+
+def test_passages_do_not_leak_links_into_each_other():
+    first, second = check(tokenizer("letters"), TABLE, ["Katze"], ["x " * 35 + "cat"], max_length=41)
+    assert (first[1:6, 7:].max() > 0, second[1:6, 7:].max() > 0) == (False, True)
+
+
+def test_words_with_equal_letters_in_two_pieces_of_text_are_two_words():
+    found = matrix("Katze, Katze", "dog")
+    assert found[1, 7:12].max() == 0  # they share translations, they do not attend to each other
+
+
+def test_apply_and_its_gradient_are_those_of_a_dense_product():
+    encoder = PairEncoder(tokenizer("letters"), WordLinker(TABLE))
+    batch = encoder.batch(encoder.pairs(["Katze Hund", "Katze"], ["cat dog cat", "hund"]))
+    passages, n = batch.input_ids.shape
+    values = torch.randn(passages, n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    other = values.clone()
+    full = torch.from_numpy(dense(batch))
+    upstream = torch.randn(values.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for inputs, product in ((values, batch.translation.apply), (other, full.__matmul__)):
+        inputs.requires_grad_()
+        (product(inputs) * upstream).sum().backward()
+    torch.testing.assert_close(batch.translation.apply(values), full @ other, rtol=0, atol=1e-12)
+    torch.testing.assert_close(values.grad, other.grad, rtol=0, atol=1e-12)
+    assert torch.autograd.gradcheck(batch.translation.apply, (values[:, :, :2].detach().requires_grad_(),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_apply_keeps_the_type_and_does_not_change_its_input(dtype):
+    encoder = PairEncoder(tokenizer("letters"), WordLinker(TABLE))
+    batch = encoder.batch(encoder.pairs(["Katze"], ["cat"]))
+    values = torch.randn(1, batch.input_ids.shape[1], 4).to(dtype)
+    before = values.clone()
+    out = batch.translation.to("cpu").apply(values)
+    assert out.dtype is dtype and out.shape == values.shape and torch.equal(values, before)
+    expected = torch.from_numpy(dense(batch)) @ before.double()
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=0.03 if dtype is not torch.float32 else 1e-6)
+
+
+def test_memory_is_linear():
+    encoder = PairEncoder(tokenizer("letters"), WordLinker(TABLE), max_length=100_000, document_tokens=90_000)
+    batch = encoder.batch(encoder.pairs(["Katze"], ["cat x y z w v. " * 8000]))
+    assert sum(part.nbytes for part in batch.translation) < 60 * batch.input_ids.numel()
+    assert batch.translation.apply(torch.ones(1, batch.input_ids.shape[1], 1)).allclose(torch.ones(1))
