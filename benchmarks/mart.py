@@ -1,7 +1,7 @@
 """MARTReRanker next to a cross-encoder and to dense attention matrices: ``python -m benchmarks.mart``.
 
-The rows are German questions of XQuAD-R, each with a sentence of the English paragraph that holds its answer, or with
-the paragraph; they come with the package. Everything runs on the same rows and with the same number of threads.
+The rows are German questions of XQuAD-R, each with 16 English sentences or paragraphs, from the paragraph with its
+answer on; they come with the package. Everything runs on the same rows and with the same number of threads.
 
 - Pairs per second next to ``sentence_transformers.CrossEncoder.predict`` as it is by default (batches of 32 rows,
   sorted by length), a ``BertForSequenceClassification`` with the weights of the same encoder and the same maximal
@@ -52,6 +52,7 @@ from pyterrier_mart.mart.inference import resolve_device, resolve_dtype
 from pyterrier_mart.mart.modeling import quiet
 
 LENGTH = 512
+DOCUMENTS = 16  # of each query
 STEP_WAYS = ("sparse", "dense, built before", "dense, built in the step")
 BUILDING = (
     (sparse.WordLinker, "query"), (sparse.WordLinker, "document"), (encoding, "_word_of_each"), (encoding, "link"),
@@ -64,15 +65,15 @@ APPLYING = ((sparse.TranslationAttention, "apply"),)
 
 
 def rows(n: int, *, paragraphs: bool) -> pd.DataFrame:
-    """Returns ``n`` rows: questions spread over the collection, and a sentence of the answer's paragraph, or it."""
-    questions, texts = xquad_r.load("de").questions, xquad_r.load("en").paragraphs
-    chosen = [questions[i] for i in np.linspace(0, len(questions) - 1, n).astype(int)]
+    """Returns ``n`` rows: questions spread over the collection, each with sentences or paragraphs from its answer."""
+    german, english = xquad_r.load("de"), xquad_r.load("en")
     found = []
-    for i, question in enumerate(chosen):
-        paragraph = texts[question.paragraph]
-        text = paragraph.context if paragraphs else paragraph.sentences[i % len(paragraph.sentences)]
-        found.append({"qid": str(i), "query": question.text, "docno": str(i), "text": text})
-    return pd.DataFrame(found)
+    for i in np.linspace(0, len(german.questions) - 1, -(-n // DOCUMENTS)).astype(int):
+        question = german.questions[i]
+        near = (english.paragraphs[question.paragraph :] + english.paragraphs)[:DOCUMENTS]
+        texts = [text for p in near for text in ([p.context] if paragraphs else p.sentences)][:DOCUMENTS]
+        found += [{"qid": str(i), "query": question.text, "docno": str(d), "text": t} for d, t in enumerate(texts)]
+    return pd.DataFrame(found[:n])
 
 
 def many_rows(n: int) -> pd.DataFrame:
@@ -337,7 +338,7 @@ def training_steps(name: str, ways: Sequence[str]) -> list[Callable[[], object]]
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        return float(loss)
+        return float(loss.detach())
 
     return [lambda way=way: step(makers[way]) for way in ways]  # type: ignore[misc]
 

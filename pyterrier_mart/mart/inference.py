@@ -16,7 +16,7 @@ from pyterrier_mart.mart.modeling import MartForRanking
 __all__ = ["Scorer", "resolve_device", "resolve_dtype"]
 
 _ROWS = 4096  # encoded and sorted by length at a time: what is in memory does not grow with the rows
-_TOKENS = {"cpu": 4096}  # of a batch
+_TOKENS = {"cpu": 1024}  # of a batch: more do not fit into the caches
 _TOKENS_ELSEWHERE = 65536
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
