@@ -84,6 +84,7 @@ def test_scores_of_xlm_roberta_do_not_depend_on_the_batches(rows):
 def test_a_long_document_is_several_passages(rows, scorer):
     pairs = scorer.encoder.pairs(*rows)
     assert [pair.passages for pair in pairs][:3] == [1, 1, 7] and pairs[6].passages == 7  # of 800 tokens at most
+    scorer.batch_tokens = 2000
     assert scorer.fitting(pairs, np.array([2, 6])) == 2
     scorer.batch_tokens = 1000  # 7 passages of 128 tokens
     assert scorer.fitting(pairs, np.array([2, 6])) == 1

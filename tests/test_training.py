@@ -129,9 +129,10 @@ class _Dataset:
     ids=["dataset", "transformer", "function"],
 )
 def test_relevant_documents_that_were_missed_are_loaded(source):
+    loader = mart(positives_text=source)._loader()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        made = examples(RESULTS, pd.concat([QRELS, MISSED]), "text", 500, mart(positives_text=source)._loader())
+        warnings.simplefilter("error", UserWarning)
+        made = examples(RESULTS, pd.concat([QRELS, MISSED]), "text", 500, loader)
     assert made[-1] == Example("zwei", "text of x", ("A",)) and len(made) == 4
 
 
@@ -175,7 +176,8 @@ def test_validation_queries():
     [
         ({"epochs": 0}, "epochs must be a whole number >= 1, not 0"),
         ({"batch_size": 2.0}, "batch_size must be a whole number >= 1, not 2.0"),
-        ({"validation_queries": 0}, "validation_queries must be"),
+        ({"validation_queries": -1}, "validation_queries must be"),
+        ({"validation_queries": False}, "validation_queries must be"),
         ({"learning_rate": 0}, "learning_rate must be a positive number, not 0"),
         ({"new_learning_rate": math.inf}, "new_learning_rate must be a positive number, not inf"),
         ({"warmup": 1.0}, r"warmup must be in \[0, 1\), not 1.0"),
@@ -417,6 +419,11 @@ def test_validation_ranks_the_validation_queries(monkeypatch):
     assert measured(rank) == seen and len(seen) == 2
     best = training.average_precision(rank(data()[2]), data()[3])
     assert best == pytest.approx(max(seen[:2]))
+
+
+def test_validation_can_be_left_out():
+    rank = fitted(validation_queries=0)
+    assert not measured(rank) and rank._weights == expected()
 
 
 # ------------------------------------------------------------------------------------------------------- output_dir
