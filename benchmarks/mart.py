@@ -109,7 +109,7 @@ def scoring(model: MARTReRanker, frame: pd.DataFrame) -> Callable[[], object]:
     """Returns a function that scores the rows, with nothing remembered."""
 
     def score() -> object:
-        scorer = model._scorer()
+        scorer = model.scorer()
         built = model._build()
         scorer.encoder = model._pair_encoder(built)
         return model(frame)
@@ -214,7 +214,7 @@ def compare_speed(name: str, device: str, frames: dict[str, pd.DataFrame], repea
 
 def tokens(model: MARTReRanker, frame: pd.DataFrame) -> float:
     """Returns the mean number of tokens of a row, without special tokens."""
-    pairs = model._scorer().encoder.pairs(frame["query"].tolist(), frame["text"].tolist())
+    pairs = model.scorer().encoder.pairs(frame["query"].tolist(), frame["text"].tolist())
     return float(np.mean([len(pair.query.ids) + len(pair.document.ids) for pair in pairs]))
 
 
@@ -299,7 +299,7 @@ def build_dense(given: Passages, links: list[dict[tuple[int, int], float]]) -> D
 def compare_matrices(name: str, repeat: int, n: int = 8) -> None:
     """Prints the time of building and multiplying."""
     model = MARTReRanker(name, "de-en", device="cpu", dtype="float32")
-    given = passages(model._scorer().encoder, n)
+    given = passages(model.scorer().encoder, n)
     links = links_of(given)
     values = torch.randn(n, LENGTH, model.load_model().config.hidden_size)
     assert torch.allclose(build_sparse(given).apply(values), build_dense(given, links).apply(values), atol=1e-5)
@@ -320,7 +320,7 @@ def compare_matrices(name: str, repeat: int, n: int = 8) -> None:
 def training_steps(name: str, ways: Sequence[str]) -> list[Callable[[], object]]:
     """Returns functions that each do a training step on the same model and passages."""
     model = MARTReRanker(name, "de-en", device="cpu", dtype="float32")
-    encoder, net = model._scorer().encoder, model.load_model().train()
+    encoder, net = model.scorer().encoder, model.load_model().train()
     given = passages(encoder, 2)
     links = links_of(given)
     inputs = encoder.batch(given.pairs).inputs()

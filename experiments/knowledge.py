@@ -35,8 +35,8 @@ def main() -> None:
         for entry in args.vectors:
             name, _, paths = entry.partition("=")
             tables[name] = read_vectors(*paths.split(","), source, target)
-        systems = {"SMT": setting.first, "MART-PLB": setting.mart(placebo=True)}
-        systems |= {f"MART, {name}": setting.mart(table=table) for name, table in tables.items()}
+        systems = {"SMT": setting.first, "MART-PLB": setting.mart("MART-PLB", placebo=True)}
+        systems |= {f"MART, {name}": setting.mart(name, table=table) for name, table in tables.items()}
         results = setting.run(systems)
         terms = [word for query in setting.topics["query"] for word in setting.table.source.tokens(query)]
         coverage = "".join(f"- {name}: {table!r}, {table.coverage(terms):.0%} of the questions' words known\n"

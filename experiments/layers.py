@@ -23,7 +23,8 @@ def main() -> None:
         systems = {"SMT": setting.first}
         for layers in args.layers:
             chosen = tuple(map(int, layers.split(",")))
-            systems[f"MART in {layers.replace(',', ' ')}"] = setting.mart(mat_layers=chosen)
+            label = f"MART in {layers.replace(',', ' ')}"
+            systems[label] = setting.mart(label, mat_layers=chosen)
         results = setting.run(systems)
         title = f"Which layers have a translation head: XQuAD-R {args.pair} sentences, encoder {args.encoder}"
         write(args.name or f"layers-{args.pair}-{args.encoder}", title, setting, results, baseline=list(systems)[-1])

@@ -24,9 +24,9 @@ def main() -> None:
         setting = Setting(args, stack)
         systems = {
             "SMT": setting.first,
-            "encoder": setting.mart(mat_layers=()),
-            "MART-PLB": setting.mart(placebo=True),
-            "MART": setting.mart(),
+            "encoder": setting.mart("encoder", mat_layers=()),
+            "MART-PLB": setting.mart("MART-PLB", placebo=True),
+            "MART": setting.mart("MART"),
             "human translation": setting.human(),
         }
         results = setting.run({name: systems[name] for name in args.systems})

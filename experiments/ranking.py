@@ -41,6 +41,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
     parser.add_argument("--freeze-layers", type=int, help="0: the embeddings keep their weights, n: and n layers")
     parser.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
+    parser.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
     parser.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--device")
@@ -63,24 +64,27 @@ class Setting:
         self.bm25 = bm25_index(self.data, Path(folder) / "index", progress=False).bm25(num_results=100)
         self.first = SMTQueryTranslator(self.table) >> self.bm25
 
-    def options(self, fold: Fold) -> TrainingOptions:
+    def options(self, label: str, fold: Fold) -> TrainingOptions:
         """Returns how to train."""
         a = self.args
+        place = a.path / "training" / f"{label}-{fold.index}".replace(" ", "-") if a.path is not None else None
         return TrainingOptions(
             epochs=a.epochs, patience=a.patience, learning_rate=a.learning_rate,
             new_learning_rate=a.new_learning_rate, batch_size=a.batch_size, accumulation=a.accumulation,
             validation_depth=a.validation_depth, validation_queries=a.validation_queries,
             freeze_layers=a.freeze_layers,
             seed=a.seed + fold.index, trainer={"lr_scheduler_type": a.schedule},
+            output_dir=place,
         )  # fmt: skip
 
-    def mart(self, **options: Any) -> Callable[[Fold], pt.Transformer]:
-        """Returns what makes the pipeline with a re-ranker for a fold."""
+    def mart(self, label: str, **options: Any) -> Callable[[Fold], pt.Transformer]:
+        """Returns what makes the pipeline with a re-ranker for a fold; it goes on where it was interrupted."""
 
         def make(fold: Fold) -> pt.Transformer:
             defaults: dict[str, Any] = {
                 "table": self.table, "mat_layers": tuple(self.args.mat_layers), "translation_init": self.args.init,
-                "training": self.options(fold), "positives_text": self.data, "device": self.args.device,
+                "pooling": self.args.pooling,
+                "training": self.options(label, fold), "positives_text": self.data, "device": self.args.device,
                 "verbose": True,
             }  # fmt: skip
             rank = MARTReRanker(options.get("model", self.args.encoder), **{**defaults, **options})

@@ -331,7 +331,7 @@ def test_a_copy_with_other_settings_keeps_the_weights(trained):
     copy = pt.inspect.transformer_apply_attributes(trained, batch_tokens=1)
     assert copy == trained and same(copy, trained) and copy.batch_tokens == 1 and trained.batch_tokens is None
     assert pt.inspect.transformer_apply_attributes(trained, threshold=0.0) != trained
-    assert pt.inspect.transformer_apply_attributes(trained, mat_layers=(0,))._weights is None
+    assert pt.inspect.transformer_apply_attributes(trained, mat_layers=(0,)).weights is None
     with pytest.raises(TypeError, match="no_such"):
         pt.inspect.transformer_apply_attributes(trained, no_such=1)
 
@@ -342,7 +342,7 @@ def test_repr_tells_what_is_not_the_default(trained):
     assert repr(mart(top_k=3, text_field="body", training=TrainingOptions(epochs=2))) == (
         f"MARTReRanker({str(models.bert())!r}, {TABLE!r}, top_k=3, text_field='body', TrainingOptions(epochs=2))"
     )
-    assert f"weights {trained._weights[:8]}" in repr(trained)
+    assert f"weights {trained.weights[:8]}" in repr(trained)
 
 
 # ------------------------------------------------------------------------------------------------------------- on disk
@@ -354,7 +354,7 @@ def test_what_was_saved_scores_as_before(trained, saved):
     for name in (*reranker._SETTINGS, "text_field", "table", "mat_layers", "pooling", "translation_init", "history"):
         mine, theirs = getattr(loaded, name), getattr(trained, name)
         assert mine == theirs or (list(mine) == [layer % 4 for layer in theirs]), name
-    assert loaded.batch_tokens == 300 and loaded._weights == trained._weights
+    assert loaded.batch_tokens == 300 and loaded.weights == trained.weights
 
 
 def test_every_setting_is_saved(tmp_path):
@@ -389,7 +389,7 @@ def test_what_was_loaded_can_be_saved_and_trained(trained, saved, tmp_path):
     assert same(MARTReRanker.load(tmp_path / "again", device="cpu", dtype="float32"), trained)
     loaded.training = QUICK
     loaded.mat_layers = (-3, -2)
-    assert loaded.fit(ROWS, QRELS)._weights == trained._weights, "training did not start from the encoder"
+    assert loaded.fit(ROWS, QRELS).weights == trained.weights, "training did not start from the encoder"
 
 
 def test_baselines_without_a_table_are_saved(tmp_path):

@@ -55,7 +55,7 @@ def fitted(valid=True, **options):
 @cache
 def expected():
     """The fingerprint of the weights after training that nothing interrupted."""
-    return fitted(valid=False)._weights
+    return fitted(valid=False).weights
 
 
 def losses(rank):
@@ -289,8 +289,8 @@ def test_each_epoch_draws_others(monkeypatch):
 
 
 def test_the_seed_decides():
-    assert fitted(valid=False)._weights == expected() != fitted(valid=False, seed=7)._weights
-    assert fitted(valid=False, trainer={"dataloader_num_workers": 0})._weights == expected()
+    assert fitted(valid=False).weights == expected() != fitted(valid=False, seed=7).weights
+    assert fitted(valid=False, trainer={"dataloader_num_workers": 0}).weights == expected()
 
 
 KILL = """
@@ -331,7 +331,7 @@ def test_a_killed_training_goes_on(tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-2"]
     rank = mart({**QUICK, "output_dir": tmp_path / "out"}).fit(*data()[:2])
-    assert rank._weights == expected() and len(losses(rank)) == 3
+    assert rank.weights == expected() and len(losses(rank)) == 3
 
 
 class Interrupt(BaseException):
@@ -368,7 +368,7 @@ def test_an_interrupted_training_goes_on(monkeypatch, tmp_path, owner, name, cal
         rank.fit(*data()[:2])
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == left
     rank.fit(*data()[:2])
-    assert rank._weights == expected() and len(losses(rank)) == 3
+    assert rank.weights == expected() and len(losses(rank)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["final.safetensors", "fit.json"]
 
 
@@ -381,7 +381,7 @@ def test_the_best_epoch_is_kept(script):
     script += [0.3, 0.5, 0.5, 0.4, 0.9]
     rank = fitted(epochs=9, patience=2)
     assert script == [0.9] and measured(rank) == [0.3, 0.5, 0.5, 0.4]
-    assert rank._weights == two._weights
+    assert rank.weights == two.weights
     script += [0.3, 0.2, 0.1]
     script.pop(0)
     assert measured(fitted(patience=2)) == [0.3, 0.2, 0.1] and not script
@@ -389,7 +389,7 @@ def test_the_best_epoch_is_kept(script):
 
 def test_patience_goes_on_counting_after_an_interruption(script, tmp_path):
     script += [0.5]
-    best = fitted(epochs=1)._weights
+    best = fitted(epochs=1).weights
     rank = mart({**QUICK, "epochs": 9, "patience": 2, "output_dir": tmp_path / "here"})
     script += [0.5, 0.4, Interrupt()]
     with pytest.raises(Interrupt):
@@ -397,7 +397,7 @@ def test_patience_goes_on_counting_after_an_interruption(script, tmp_path):
     shutil.move(tmp_path / "here", tmp_path / "there")  # the best checkpoint is found there too
     script += [0.3, 0.9]
     rank = mart({**QUICK, "epochs": 9, "patience": 2, "output_dir": tmp_path / "there"}).fit(*data())
-    assert script == [0.9] and measured(rank) == [0.5, 0.4, 0.3] and rank._weights == best
+    assert script == [0.9] and measured(rank) == [0.5, 0.4, 0.3] and rank.weights == best
 
 
 def test_training_that_had_stopped_does_not_go_on(script, tmp_path, monkeypatch):
@@ -409,7 +409,7 @@ def test_training_that_had_stopped_does_not_go_on(script, tmp_path, monkeypatch)
     rank.fit(*data())
     assert script == [0.9] and measured(rank) == [0.5, 0.4]
     script[:] = [0.5]
-    assert rank._weights == fitted(epochs=1)._weights
+    assert rank.weights == fitted(epochs=1).weights
 
 
 def test_validation_ranks_the_validation_queries(monkeypatch):
@@ -423,7 +423,7 @@ def test_validation_ranks_the_validation_queries(monkeypatch):
 
 def test_validation_can_be_left_out():
     rank = fitted(validation_queries=0)
-    assert not measured(rank) and rank._weights == expected()
+    assert not measured(rank) and rank.weights == expected()
 
 
 # ------------------------------------------------------------------------------------------------------- output_dir
@@ -439,7 +439,7 @@ def test_a_finished_training_is_used(finished, monkeypatch):
     path, first = finished
     monkeypatch.setattr(training._MartTrainer, "train", None)
     again = mart({**QUICK, "epochs": 1, "output_dir": str(path)}).fit(*data()[:2])
-    assert again._weights == first._weights and again.history == first.history
+    assert again.weights == first.weights and again.history == first.history
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_arguments_reach_the_trainer(monkeypatch):
     assert rank._built.net.is_gradient_checkpointing and np.isfinite(losses(rank)).all()
     rates = [entry["learning_rate"] for entry in rank.history if "learning_rate" in entry]
     assert rates[0] < rates[1] == rates[2] == 0.003
-    assert fitted(valid=False, trainer={"gradient_checkpointing": True})._weights == expected()
+    assert fitted(valid=False, trainer={"gradient_checkpointing": True}).weights == expected()
 
 
 def test_a_pipeline_is_fitted(tmp_path):

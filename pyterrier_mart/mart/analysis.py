@@ -179,7 +179,7 @@ def translation_gap(
     if table is None:
         raise ValueError("table is missing: the re-ranker has none that would say which words are translations")
     queries, documents = reranker._texts(rows, "query"), reranker._texts(rows, reranker.text_field)
-    scorer = reranker._scorer()
+    scorer = reranker.scorer()
     own = scorer.encoder
     linker = WordLinker(
         table, threshold=reranker.threshold, top_k=reranker.top_k, identity=reranker.identity_matches,

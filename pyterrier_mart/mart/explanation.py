@@ -159,7 +159,7 @@ def explain(reranker: MARTReRanker, query: str, text: str) -> Explanation:
     for name, value in (("query", query), ("text", text)):
         if not isinstance(value, str):
             raise ValueError(f"{name} must be text, not {value!r}")
-    scorer = reranker._scorer()
+    scorer = reranker.scorer()
     encoder = scorer.encoder
     (pair,) = encoder.pairs([query], [text])
     batch = encoder.batch([pair])
@@ -179,7 +179,7 @@ def explain(reranker: MARTReRanker, query: str, text: str) -> Explanation:
 
     notes = []
     # Saving and loading a model that was not trained gives it weights of its own, but no history.
-    if reranker._weights is None or reranker.history is None:
+    if reranker.weights is None or reranker.history is None:
         notes.append("the model has not been trained: its scores mean nothing yet")
     if encoder.linker is None:
         reason = "no MAT layers" if not len(tuple(reranker.mat_layers)) else "placebo"

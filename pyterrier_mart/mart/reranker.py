@@ -158,7 +158,7 @@ class MARTReRanker(pt.Estimator):
         self.dtype, self.device, self.batch_tokens = dtype, device, batch_tokens
         self.text_field, self.verbose = text_field, verbose
         self.history: list[dict[str, Any]] | None = None
-        self._weights: str | None = None  # a fingerprint, once they are not those that the encoder's name stands for
+        self.weights: str | None = None  # a fingerprint, once they are not those that the encoder's name stands for
         self._built: _Built | None = None
         self._ready: tuple[object, Scorer] | None = None
 
@@ -197,7 +197,7 @@ class MARTReRanker(pt.Estimator):
         return values
 
     def _score(self, queries: list[str], documents: list[str]) -> Any:
-        scorer = self._scorer()
+        scorer = self.scorer()
         if not self.verbose:
             return scorer.score(queries, documents)
         with pt.tqdm(total=len(queries), desc="MART", unit="d") as bar:
@@ -212,7 +212,8 @@ class MARTReRanker(pt.Estimator):
         """
         return self._build().net
 
-    def _scorer(self) -> Scorer:
+    def scorer(self) -> Scorer:
+        """Returns what scores, with the model on its device; the model is loaded if need be."""
         # Searches for the best parameters set attributes.
         key = (*self._key(), self.dtype, self.device, self.batch_tokens)
         if self._ready is None or self._ready[0] != key:
@@ -231,7 +232,7 @@ class MARTReRanker(pt.Estimator):
 
     def _build(self) -> _Built:
         """Returns the model: the trained one, or one with the encoder's weights for the present settings."""
-        if self._built is None or (self._weights is None and self._built.architecture != self._architecture()):
+        if self._built is None or (self.weights is None and self._built.architecture != self._architecture()):
             self._built = self._new()
         return self._built
 
@@ -301,7 +302,7 @@ class MARTReRanker(pt.Estimator):
                 raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
             validate = self._validation(built, valid, judged_va)
             frames += [valid.rename(columns={self.text_field: "text"}), judged_va]
-        settings = self._architecture(), self._inference_settings()
+        settings = self._architecture(), self.settings()
         key = repr((*settings, _fingerprint(built.net), _training.data_fingerprint(*frames)))
         self.history = _training.train(
             built.net, self._pair_encoder(built), made, options, validate=validate,
@@ -313,7 +314,7 @@ class MARTReRanker(pt.Estimator):
 
     def _trained(self, built: _Built) -> None:
         built.net.eval().requires_grad_(False)
-        self._built, self._ready, self._weights = built, None, _fingerprint(built.net)
+        self._built, self._ready, self.weights = built, None, _fingerprint(built.net)
 
     def _validation(self, built: _Built, frame: pd.DataFrame, qrels: pd.DataFrame) -> Callable[[MartForRanking], float]:
         queries, documents = (self._texts(frame, column, 5) for column in ("query", self.text_field))
@@ -352,7 +353,8 @@ class MARTReRanker(pt.Estimator):
 
     # --- on disk ----------------------------------------------------------------------------------------------
 
-    def _inference_settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """Returns what decides scores besides the weights, as JSON values; the table by its fingerprint."""
         return {
             **{name: getattr(self, name) for name in _SETTINGS},
             "text_field": self.text_field,
@@ -377,9 +379,9 @@ class MARTReRanker(pt.Estimator):
                 "package_hint": "pyterrier-mart",
                 "encoder": os.fspath(self.model),
                 "languages": list(self.table.languages) if self.table is not None else None,
-                "settings": self._inference_settings(),
+                "settings": self.settings(),
                 "training": (self.training or TrainingOptions()).as_json(),
-                "trained": self._weights is not None,
+                "trained": self.weights is not None,
                 "weights": _fingerprint(built.net),
                 "history": self.history,
             }
@@ -439,7 +441,7 @@ class MARTReRanker(pt.Estimator):
             verbose=verbose, **settings,
         )  # fmt: skip
         made._trained(_Built(made._architecture(), net, tokenizer))
-        if made._weights != meta["weights"]:
+        if made.weights != meta["weights"]:
             raise ValueError(f"damaged saved MARTReRanker {path}: its weights are not those that were saved")
         made.history = meta.get("history")
         return made
@@ -461,13 +463,13 @@ class MARTReRanker(pt.Estimator):
     def apply_attributes(self, **attributes: Any) -> MARTReRanker:
         """Returns a copy with other arguments (PyTerrier's inspection asks), trained if the arguments allow it."""
         made = type(self)(**{**{name: getattr(self, name) for name in _DEFAULTS}, **attributes})
-        if self._weights is not None and not set(attributes) & {"model", "mat_layers", "pooling", "translation_init"}:
-            made._built, made._weights, made.history = self._built, self._weights, self.history
+        if self.weights is not None and not set(attributes) & {"model", "mat_layers", "pooling", "translation_init"}:
+            made._built, made.weights, made.history = self._built, self.weights, self.history
         return made
 
     def _key(self) -> tuple[object, ...]:
         settings = tuple(getattr(self, name) for name in _SETTINGS)
-        return *self._architecture(), self.table, self.text_field, settings, self._weights
+        return *self._architecture(), self.table, self.text_field, settings, self.weights
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MARTReRanker):
@@ -479,14 +481,14 @@ class MARTReRanker(pt.Estimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # Weights that the encoder's name stands for are loaded again.
-        return {**self.__dict__, "_ready": None, "_built": self._built if self._weights is not None else None}
+        return {**self.__dict__, "_ready": None, "_built": self._built if self.weights is not None else None}
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in ("mat_layers", "pooling", "translation_init", *_SETTINGS)}
         changed = "".join(
             f", {name}={value!r}" for name, value in values.items() if value != _DEFAULTS[name]
         )  # fmt: skip
-        weights = f", weights {self._weights[:8]}" if self._weights is not None else ""
+        weights = f", weights {self.weights[:8]}" if self.weights is not None else ""
         training = f", {self.training.short()}" if self.training is not None else ""
         text = "" if self.text_field == "text" else f", text_field={self.text_field!r}"
         return f"MARTReRanker({os.fspath(self.model)!r}, {self.table!r}{changed}{text}{training}{weights})"

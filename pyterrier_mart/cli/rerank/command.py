@@ -182,9 +182,9 @@ def _inputs(
     """Returns what decides the output: interrupted commands go on only if it is the same."""
     found: dict[str, Any] = {
         "the version": __version__,
-        "the weights of --model": reranker._weights,
-        "the settings of --model, or --table": reranker._inference_settings(),
-        "--dtype": str(reranker._scorer().dtype).removeprefix("torch."),
+        "the weights of --model": reranker.weights,
+        "the settings of --model, or --table": reranker.settings(),
+        "--dtype": str(reranker.scorer().dtype).removeprefix("torch."),
         "--depth": source.depth,
         "--missing": missing.value,
     }
@@ -241,7 +241,7 @@ def _chunks(queries: Iterable[Query]) -> Iterator[list[Query]]:
 def _score(
     reranker: MARTReRanker, queries: Iterator[Query], texts: Texts, sink: Sink, total: tuple[int, int] | None
 ) -> None:
-    scorer = reranker._scorer()
+    scorer = reranker.scorer()
     of = f"/{total[0]:,}" if total else ""
     with pt.tqdm(
         total=total[1] if total else None, initial=sink.rows, desc="MART", unit="pair", disable=not errors.is_terminal
