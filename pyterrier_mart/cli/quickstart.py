@@ -94,9 +94,10 @@ def measure_reranking(
     table: TranslationTable,
     *,
     encoder: str = "e5-small",
-    questions: int = 100,
-    epochs: int = 3,
+    questions: int | None = None,
+    epochs: int = 2,
     depth: int = 10,
+    freeze_layers: int = 6,
     test_questions: int | None = None,
     engine: str = "auto",
     stop: bool = False,
@@ -112,9 +113,10 @@ def measure_reranking(
         document_language: As in :func:`measure`.
         table: As in :func:`measure`.
         encoder: What :func:`pyterrier_mart.encoders.resolve` takes.
-        questions: Questions to train on.
+        questions: At most so many questions to train on; ``None`` for all of the fold, about 720.
         epochs: How often.
         depth: Documents to re-rank for each question; the rest follow in the first stage's order.
+        freeze_layers: So many of the encoder's layers, and its embeddings, are not trained, which saves time.
         test_questions: At most so many; ``None`` for all of the fold.
         engine: As in :func:`measure`.
         stop: As in :func:`measure`.
@@ -131,8 +133,9 @@ def measure_reranking(
     by_qid = topics.set_index("qid", drop=False)
     chosen = np.random.default_rng(_SEED).permutation(fold.train)[:questions]
     options = TrainingOptions(
-        epochs=epochs, learning_rate=5e-5, new_learning_rate=3e-4, accumulation=4, freeze_layers=0, seed=_SEED
-    )
+        epochs=epochs, learning_rate=1e-4, new_learning_rate=1e-3, accumulation=4, seed=_SEED,
+        freeze_layers=freeze_layers, trainer={"lr_scheduler_type": "linear"},
+    )  # fmt: skip
     rank = MARTReRanker(encoder, table, training=options, positives_text=data, verbose=progress)
     with _index(data, stop, engine, progress=False) as index:
         bm25 = index.bm25(num_results=100)

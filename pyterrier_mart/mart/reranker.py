@@ -290,8 +290,7 @@ class MARTReRanker(pt.Estimator):
         judged = _qrels(qrels_tr, "qrels_tr")
         made = _training.examples(results, judged, self.text_field, options.negative_depth, self._loader())
         built = self._new()  # what was trained before stays until this training is finished
-        texts = pd.DataFrame({"query": [e.query for e in made], "text": [e.positive for e in made]})
-        validate, frames = None, [results.rename(columns={self.text_field: "text"}), judged, texts]
+        validate, frames = None, list[pd.DataFrame]()
         if topics_or_res_va is not None and len(topics_or_res_va) and options.validation_queries != 0:
             if qrels_va is None:
                 raise ValueError("qrels_va is missing: validation results need judgments")
@@ -301,9 +300,9 @@ class MARTReRanker(pt.Estimator):
             if not (judged_va["label"] > 0).any():
                 raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
             validate = self._validation(built, valid, judged_va)
-            frames += [valid.rename(columns={self.text_field: "text"}), judged_va]
+            frames = [valid.rename(columns={self.text_field: "text"}), judged_va]
         settings = self._architecture(), self.settings()
-        key = repr((*settings, _fingerprint(built.net), _training.data_fingerprint(*frames)))
+        key = repr((*settings, _fingerprint(built.net), _training.data_fingerprint(made, *frames)))
         self.history = _training.train(
             built.net, self._pair_encoder(built), made, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),

@@ -162,7 +162,8 @@ def examples(
     """
     relevant = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates()
     results = in_order(results).drop_duplicates(["qid", "docno"])
-    relevant = relevant[relevant["qid"].isin(results["qid"])]
+    # In an order of their own, so that the order of judgments does not matter.
+    relevant = relevant[relevant["qid"].isin(results["qid"])].sort_values(["qid", "docno"], ignore_index=True)
     if relevant.empty:
         raise ValueError(
             f"nothing to learn from: none of the {results['qid'].nunique()} queries with results has a relevant "
@@ -565,9 +566,13 @@ def average_precision(frame: pd.DataFrame, qrels: pd.DataFrame) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def data_fingerprint(*frames: pd.DataFrame) -> str:
-    """Returns a fingerprint of frames' content."""
+def data_fingerprint(made: Sequence[Example], *frames: pd.DataFrame) -> str:
+    """Returns a fingerprint of what is trained on, and of the content of frames."""
     digest = hashlib.sha256()
+    for example in made:
+        for text in (example.query, example.positive, *example.negatives):
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(b"\0")
     for frame in frames:
         for name in sorted(set(frame) & {"qid", "query", "docno", "text", "label", "rank", "score"}):
             digest.update(name.encode())
