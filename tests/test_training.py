@@ -576,3 +576,99 @@ def test_a_pipeline_is_fitted(tmp_path):
     assert len(out) == len(untrained) > 12 and not np.allclose(out["score"], untrained["score"])
     pipe.fit(topics.iloc[:8], task.qrels)
     assert not measured(rank) and len(losses(rank)) == 3
+
+
+# ------------------------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize("given", [None, ["x", "y"], "x", {"x": "text"}, 3])
+def test_texts_that_are_not_one_for_each_docno(given):
+    with pytest.raises(ValueError, match="positives_text must give 1 texts, one for each docno"):
+        examples(RESULTS, pd.concat([QRELS, MISSED]), "text", 500, lambda rows: given)
+
+
+@pytest.mark.parametrize("given", [None, "", " "])
+def test_relevant_documents_without_a_text_are_counted(given):
+    with pytest.warns(UserWarning, match="1 of 4 relevant documents .* have no text from positives_text"):
+        made = examples(RESULTS, pd.concat([QRELS, MISSED]), "text", 500, lambda rows: [given])
+    assert made == examples(RESULTS, QRELS, "text", 500)
+
+
+def test_the_order_of_judgments_does_not_matter():
+    assert examples(RESULTS, QRELS.iloc[::-1], "text", 500) == examples(RESULTS, QRELS, "text", 500)
+
+
+@pytest.mark.parametrize("label", ["one", None, 0.5, math.inf])
+def test_labels_that_are_no_numbers(label):
+    results, qrels, valid, valid_qrels = data()
+    wrong = qrels.assign(label=[label, *qrels["label"].astype(object)[1:]])
+    with pytest.raises(ValueError, match=r"qrels_tr: a label must be a whole number, not .* \(1 such labels\)"):
+        mart().fit(results, wrong)
+    with pytest.raises(ValueError, match="qrels_va: a label must be"):
+        mart().fit(results, qrels, valid, valid_qrels.assign(label=label))
+
+
+def test_frames_that_are_none():
+    results, qrels, *_ = data()
+    with pytest.raises(ValueError, match="topics_or_res_tr must be a data frame, not None"):
+        mart().fit(None, qrels)
+    with pytest.raises(ValueError, match="qrels_tr must be a data frame, not None"):
+        mart().fit(results, None)
+
+
+def test_identifiers_may_be_numbers():
+    def number(text):
+        return int.from_bytes(text.encode()[-6:], "big")
+
+    numbered = [frame.assign(qid=frame["qid"].map(number), docno=frame["docno"].map(number)) for frame in data()]
+    assert len(measured(mart({**QUICK, "epochs": 1}).fit(*numbered))) == 1
+
+
+def test_another_programs_checkpoints_are_left_alone(tmp_path):
+    kept = tmp_path / "out" / "checkpoint-7" / "pytorch_model.bin"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"weights")
+    with pytest.raises(ValueError, match="output_dir .*out holds checkpoint-7 of another program"):
+        fitted(output_dir=tmp_path / "out")
+    assert kept.read_bytes() == b"weights" and [path.name for path in kept.parents[1].iterdir()] == ["checkpoint-7"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_record(tmp_path, content):
+    (tmp_path / "fit.json").write_text(content)
+    with pytest.raises(ValueError, match="output_dir: .*fit.json is damaged"):
+        fitted(output_dir=tmp_path)
+
+
+def test_damaged_weights_of_a_finished_training(tmp_path):
+    fitted(valid=False, epochs=1, output_dir=tmp_path)
+    (tmp_path / "final.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="output_dir: .*final.safetensors is damaged"):
+        fitted(valid=False, epochs=1, output_dir=tmp_path)
+
+
+@pytest.mark.parametrize("path", ["", 3, b"x"])
+def test_output_dir_that_is_no_path(path):
+    with pytest.raises(ValueError, match="output_dir must be None or the path of a directory"):
+        TrainingOptions(output_dir=path)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"mat_layers": None}, "mat_layers must be a sequence of layer numbers, not None"),
+        ({"threshold": "0.5"}, r"threshold must be in \[0, 1\], not '0.5'"),
+        ({"placebo": "no"}, "placebo must be True or False, not 'no'"),
+        ({"identity_matches": None}, "identity_matches must be True or False, not None"),
+        ({"dtype": "float8"}, "dtype must be auto, float32, bfloat16, float16, not 'float8'"),
+        ({"text_field": ""}, "text_field must be the name of a column, not ''"),
+    ],
+)
+def test_arguments_that_are_refused_at_once(argument, message):
+    with pytest.raises(ValueError, match=message):
+        mart(**argument)
+
+
+def test_a_model_that_is_no_name():
+    with pytest.raises(ValueError, match="model must be the name of an encoder or a directory, not 3"):
+        MARTReRanker(3, models.task().table)

@@ -24,7 +24,7 @@ from rich.table import Table
 from pyterrier_mart import BM25Index, SMTQueryTranslator, TranslationTable, __version__, bm25_index
 from pyterrier_mart.cli.console import arrow, errors, out
 from pyterrier_mart.datasets import xquad_r
-from pyterrier_mart.encoders import resolve
+from pyterrier_mart.encoders import PACKAGED, resolve
 from pyterrier_mart.evaluation import split
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.text import LANGUAGES, language_code
@@ -209,7 +209,7 @@ def quickstart(
     languages = _languages(pair)
     known = _table(table, languages)
     if rerank:
-        resolve(encoder)  # what is missing is better known before the work than after it
+        _check_encoder(encoder)  # what is missing is better known before the work than after it
     q, d = (LANGUAGES[lang] for lang in languages)
     title = f"{q} questions {arrow()} {d} sentences"
     errors.print(f"{q} questions, {d} sentences; translating with {known!r}", markup=False, soft_wrap=True)
@@ -238,6 +238,20 @@ def quickstart(
         "[bold]SMTQueryTranslator(table) >> bm25 >> MARTReRanker(encoder, table)[/bold] over your own documents "
         "(README)."
     )
+
+
+def _check_encoder(name: str) -> None:
+    """Raises an error if an encoder cannot be had."""
+    path = resolve(name)
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(path)
+    except OSError as err:
+        raise ValueError(
+            f"--encoder {name}: there is no such encoder here, and it could not be loaded from the hub; expected "
+            f"{', '.join(PACKAGED)}, a directory, or the name of a model on the hub"
+        ) from err
 
 
 def _rerank(

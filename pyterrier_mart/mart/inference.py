@@ -13,12 +13,12 @@ import torch
 from pyterrier_mart.mart.encoding import Pair, PairEncoder
 from pyterrier_mart.mart.modeling import MartForRanking
 
-__all__ = ["Scorer", "resolve_device", "resolve_dtype"]
+__all__ = ["DTYPES", "Scorer", "resolve_device", "resolve_dtype"]
 
 _ROWS = 4096  # encoded and sorted by length at a time: what is in memory does not grow with the rows
 _TOKENS = {"cpu": 1024}  # of a batch: more do not fit into the caches
 _TOKENS_ELSEWHERE = 65536
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -52,9 +52,9 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """
     if dtype == "auto":
         return torch.bfloat16 if _computes_in_bfloat16(device) else torch.float32
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype must be auto, {', '.join(_DTYPES)}, not {dtype!r}")
-    return _DTYPES[dtype]
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be auto, {', '.join(DTYPES)}, not {dtype!r}")
+    return DTYPES[dtype]
 
 
 def _computes_in_bfloat16(device: torch.device) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import training as _training
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder, check_tokenizer
-from pyterrier_mart.mart.inference import Scorer, resolve_device, resolve_dtype
+from pyterrier_mart.mart.inference import DTYPES, Scorer, resolve_device, resolve_dtype
 from pyterrier_mart.mart.modeling import MartForRanking, quiet
 from pyterrier_mart.mart.training import TrainingOptions
 from pyterrier_mart.text import QUERY_TOKS_SPEC
@@ -129,7 +129,9 @@ class MARTReRanker(pt.Estimator):
     ):
         if isinstance(table, str):
             table = TranslationTable.load(table)
-        if isinstance(mat_layers, (str, int)):
+        if not isinstance(model, (str, os.PathLike)):
+            raise ValueError(f"model must be the name of an encoder or a directory, not {model!r}")
+        if not isinstance(mat_layers, Sequence) or isinstance(mat_layers, (str, bytes)):
             raise ValueError(f"mat_layers must be a sequence of layer numbers, not {mat_layers!r}")
         if table is None and mat_layers and not placebo:
             raise ValueError(
@@ -138,7 +140,15 @@ class MARTReRanker(pt.Estimator):
             )
         if table is not None and not isinstance(table, TranslationTable):
             raise ValueError(f"table must be a TranslationTable or the name of one, not {table!r}")
-        if not 0 <= threshold <= 1:
+        switches = {"placebo": placebo, "identity_matches": identity_matches, "relate": relate, "stop": stop}
+        for name, switch in switches.items():
+            if not isinstance(switch, bool):
+                raise ValueError(f"{name} must be True or False, not {switch!r}")
+        if not isinstance(text_field, str) or not text_field:
+            raise ValueError(f"text_field must be the name of a column, not {text_field!r}")
+        if dtype != "auto" and dtype not in DTYPES:
+            raise ValueError(f"dtype must be auto, {', '.join(DTYPES)}, not {dtype!r}")
+        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be in [0, 1], not {threshold!r}")
         for name, value in (("top_k", top_k), ("batch_tokens", batch_tokens)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -327,15 +337,16 @@ class MARTReRanker(pt.Estimator):
         return validate
 
     def _results(self, frame: pd.DataFrame, name: str) -> pd.DataFrame:
+        _check_frame(frame, name)
         if missing := [column for column in ("qid", "query", "docno", self.text_field) if column not in frame]:
             hint = "; load it with dataset.text_loader() before this" if missing == [self.text_field] else ""
             raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}{hint}")
         if frame.empty:
             raise ValueError(f"{name} is empty: the first stage found nothing, or there are no topics")
         self._check_language(frame, name)
-        return frame
+        return _with_text_identifiers(frame)
 
-    def _loader(self) -> Callable[[pd.DataFrame], list[str]] | None:
+    def _loader(self) -> Callable[[pd.DataFrame], Any] | None:
         source = self.positives_text
         if source is None:
             return None
@@ -345,7 +356,13 @@ class MARTReRanker(pt.Estimator):
             loader: Any = source
             return lambda rows: loader(rows)[self.text_field].tolist()
         if callable(source):
-            return lambda rows: list(source(rows["docno"].tolist()))
+            function: Any = source
+
+            def load(rows: pd.DataFrame) -> Any:
+                texts = function(rows["docno"].tolist())
+                return list(texts) if isinstance(texts, Iterator) else texts
+
+            return load
         raise ValueError(
             f"positives_text must be a dataset, a transformer or a function from docnos to texts, not {source!r}"
         )
@@ -512,10 +529,27 @@ def _defaults() -> dict[str, Any]:
 _DEFAULTS = _defaults()
 
 
+def _check_frame(frame: object, name: str) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
+
+
+def _with_text_identifiers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Makes identifiers text, as they are compared and as measures want them."""
+    return frame.assign(**{name: frame[name].astype(str) for name in ("qid", "docno")})
+
+
 def _qrels(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    _check_frame(frame, name)
     if missing := [column for column in ("qid", "docno", "label") if column not in frame]:
         raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}")
-    return frame
+    labels = pd.to_numeric(frame["label"], errors="coerce").astype("float64")
+    wrong = ~(labels == labels.round())  # of what is not a number, too
+    if wrong.any():
+        raise ValueError(
+            f"{name}: a label must be a whole number, not {frame['label'][wrong].iloc[0]!r} ({wrong.sum()} such labels)"
+        )
+    return _with_text_identifiers(frame).assign(label=labels.astype("int64"))
 
 
 def _fingerprint(net: MartForRanking) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import torch
+from safetensors import SafetensorError
 from transformers import (
     Trainer,
     TrainerCallback,
@@ -104,6 +105,10 @@ class TrainingOptions:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number >= 1, not {value!r}")
+        if self.output_dir is not None and not (
+            isinstance(self.output_dir, (str, os.PathLike)) and os.fspath(self.output_dir)
+        ):
+            raise ValueError(f"output_dir must be None or the path of a directory, not {self.output_dir!r}")
         for name in ("learning_rate", "new_learning_rate", "max_grad_norm"):
             value = getattr(self, name)
             if not (value is None and name == "new_learning_rate") and not 0 < value < math.inf:
@@ -145,7 +150,7 @@ def examples(
     qrels: pd.DataFrame,
     text_field: str,
     depth: int,
-    load: Callable[[pd.DataFrame], list[str]] | None = None,
+    load: Callable[[pd.DataFrame], Any] | None = None,
 ) -> list[Example]:
     """Makes training examples of a first stage's results and judgments.
 
@@ -174,12 +179,17 @@ def examples(
     missed = judged["_merge"] == "left_only"
     if missed.any() and load is not None:
         rows = judged.loc[missed, ["qid", "docno"]].assign(query=judged.loc[missed, "qid"].map(queries))
-        judged.loc[missed, text_field] = pd.Series(load(rows), index=rows.index, dtype=object)
-        missed &= False
+        found = load(rows)
+        if isinstance(found, (str, bytes, Mapping)) or not hasattr(found, "__len__") or len(found) != len(rows):
+            raise ValueError(f"positives_text must give {len(rows)} texts, one for each docno, not {found!r:.80}")
+        judged[text_field] = judged[text_field].astype(object)
+        judged.loc[missed, text_field] = pd.Series(list(found), index=rows.index, dtype=object)
+        missed &= ~judged[text_field].map(lambda text: bool(_text(text).strip()))
     if missed.any():
+        hint = "have no text from positives_text" if load is not None else "pass positives_text to load them"
         _warn(
             f"{missed.sum()} of {len(judged)} relevant documents are not among the first stage's results and are not "
-            "trained on; pass positives_text to load them"
+            f"trained on; {hint}"
         )
     judged = judged[~missed]
     others = results.groupby("qid", sort=False).head(depth).merge(relevant.assign(_relevant=True), how="left")
@@ -419,11 +429,16 @@ def train(
     keep = options.output_dir is not None
     place: Any = nullcontext(options.output_dir) if keep else _temporary()
     with place as folder:
-        directory = Path(folder).absolute()
+        directory = Path(folder).expanduser().absolute()
         done = _settings(directory, options, fingerprint)
         final = directory / _FINAL
         if done is not None and final.exists():
-            _load(model, final)
+            try:
+                _load(model, final)
+            except (SafetensorError, RuntimeError) as err:
+                raise ValueError(
+                    f"output_dir: {final} is damaged ({err}); delete {directory} or name another directory"
+                ) from err
             return done
         arguments: dict[str, Any] = {
             "output_dir": os.fspath(directory),
@@ -503,7 +518,14 @@ def _settings(
     path = directory / _SETTINGS
     mine = {"fingerprint": fingerprint, "options": options.as_json()}
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as err:
+            raise ValueError(
+                f"output_dir: {path} is damaged ({err}); delete {directory} or name another directory"
+            ) from err
+        if not isinstance(found, dict):
+            raise ValueError(f"output_dir: {path} is damaged; delete {directory} or name another directory")
         if {key: found.get(key) for key in mine} != mine:
             theirs = found.get("options", {})
             differ = [key for key, value in mine["options"].items() if theirs.get(key) != value]  # type: ignore[attr-defined]
@@ -513,6 +535,12 @@ def _settings(
             )
         if log is None:
             return found.get("log")
+    elif others := sorted(directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")):
+        # They would be gone on from, or deleted.
+        raise ValueError(
+            f"output_dir {directory} holds {others[0].name} of another program (there is no {_SETTINGS}); name another "
+            "directory"
+        )
     with atomic_file(path) as tmp:
         content = {**mine, "log": log} if log is not None else mine
         tmp.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
