@@ -544,7 +544,7 @@ def _qrels(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     if missing := [column for column in ("qid", "docno", "label") if column not in frame]:
         raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}")
     labels = pd.to_numeric(frame["label"], errors="coerce").astype("float64")
-    wrong = ~(labels == labels.round())  # of what is not a number, too
+    wrong = ~(labels - labels.round() == 0)  # infinity and what is not a number, too
     if wrong.any():
         raise ValueError(
             f"{name}: a label must be a whole number, not {frame['label'][wrong].iloc[0]!r} ({wrong.sum()} such labels)"
