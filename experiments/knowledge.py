@@ -3,9 +3,11 @@
 The first stage is the same for all (the bundled table); the re-rankers differ in the table that their translation heads
 see: the bundled one, learned from parallel text, and those that are named, such as a dictionary or word vectors::
 
-    python -m experiments.knowledge --knowledge dictionary=de-en.muse.tsv --vectors embeddings=de.vec,en.vec
+    pyterrier-mart table convert de-en.txt muse.table --source de --target en --from muse
+    python -m experiments.knowledge --knowledge dictionary=muse.table --vectors embeddings=de.vec,en.vec
 
-Files are read by their endings as :meth:`TranslationTable.read` does; vectors become a table of the 5 nearest words.
+Tables are saved ones, or files that are read by their endings as :meth:`TranslationTable.read` does; vectors become a
+table of the 5 nearest words.
 """
 
 from __future__ import annotations
