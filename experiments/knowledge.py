@@ -41,7 +41,7 @@ def main() -> None:
         systems |= {f"MART, {name}": setting.mart(name, table=table) for name, table in tables.items()}
         results = setting.run(systems)
         terms = [word for query in setting.topics["query"] for word in setting.table.source.tokens(query)]
-        coverage = "".join(f"- {name}: {table!r}, {table.coverage(terms):.0%} of the questions' words known\n"
+        coverage = "".join(f"- {name}: {len(table):,} entries, {table.coverage(terms):.0%} of the questions' words known\n"
                            for name, table in tables.items())  # fmt: skip
         title = f"Where the knowledge comes from: XQuAD-R {args.pair} sentences, encoder {args.encoder}"
         name = args.name or f"knowledge-{args.pair}-{args.encoder}"
