@@ -108,7 +108,7 @@ class Setting:
 
     def settings(self) -> dict[str, Any]:
         """Returns the options, as JSON values."""
-        elsewhere = ("path", "name", "folds", "systems", "knowledge", "vectors")  # some are paths of a machine
+        elsewhere = ("path", "name", "folds", "systems", "knowledge", "vectors")  # some are paths
         kept = {name: value for name, value in vars(self.args).items() if name not in elsewhere}
         return {**kept, "table": repr(self.table)}
 
