@@ -41,8 +41,8 @@ def main() -> None:
         systems |= {f"MART, {name}": setting.mart(name, table=table) for name, table in tables.items()}
         results = setting.run(systems)
         terms = [word for query in setting.topics["query"] for word in setting.table.source.tokens(query)]
-        coverage = "".join(f"- {name}: {len(table):,} entries, {table.coverage(terms):.0%} of the questions' words known\n"
-                           for name, table in tables.items())  # fmt: skip
+        known = {name: f"{len(table):,} entries, {table.coverage(terms):.0%}" for name, table in tables.items()}
+        coverage = "".join(f"- {name}: {what} of the questions' words known\n" for name, what in known.items())
         title = f"Where the knowledge comes from: XQuAD-R {args.pair} sentences, encoder {args.encoder}"
         name = args.name or f"knowledge-{args.pair}-{args.encoder}"
         write(name, title, setting, results, baseline="MART, parallel text", notes=[("Tables", coverage)])
