@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from experiments import report
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
 from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate, to_markdown
+from pyterrier_mart.files import atomic_file
 
 __all__ = ["Setting", "arguments", "write"]
 
@@ -148,9 +150,9 @@ def write(
     if setting.args.path is not None:
         for slug in sorted(setting.args.path.glob("*/fold-*.json")):
             times[f"{slug.parent.name}/{slug.stem}"] = pd.read_json(slug, typ="series").get("seconds")
-    data = {
-        "table": table.to_dict("records"),
-        "per_query": results.per_query().to_dict("list"),
-        "seconds": times,
-    }  # fmt: skip
+    rows = json.loads(table.to_json(orient="records", double_precision=15))  # what is no number becomes null
+    each = results.per_query().pivot(index=["measure", "qid"], columns="name", values="value")
+    with atomic_file(report.RESULTS / f"{name}.queries.tsv") as tmp:
+        each[list(results.systems)].to_csv(tmp, sep="\t", float_format="%.6g")
+    data = {"table": rows, "seconds": times}
     report.write(name, title, [("", f"{tested}, split by article.\n\n{text}"), *notes], setting.settings(), data)

@@ -14,12 +14,11 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
-from pyterrier_mart import TranslationTable, encoders
+from pyterrier_mart import MARTReRanker, TranslationTable, encoders
 from pyterrier_mart.mart.modeling import quiet
 
 _SIZES = {
     "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
-    "initializer_range": 0.1,
 }  # fmt: skip
 
 
@@ -50,13 +49,26 @@ def _save(name: str, tokenizer, model) -> Path:
 
 
 @cache
-def bert() -> Path:
+def bert(spread: float = 0.1) -> Path:
     """A BERT of four layers with random weights, and a WordPiece tokenizer of English."""
     tokenizer = AutoTokenizer.from_pretrained(packaged("minilm-l6-en"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        model = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=512, **_SIZES))
-    return _save("bert", tokenizer, model)
+        model = BertModel(BertConfig(vocab_size=len(tokenizer), initializer_range=spread, **_SIZES))
+    return _save(f"bert-{spread}", tokenizer, model)
+
+
+_BUILT: dict[tuple[object, ...], object] = {}
+
+
+def reranker(path: Path, table: TranslationTable | None, **options) -> MARTReRanker:
+    """A re-ranker that was not trained, on the CPU; loading takes longer than what is tested, and is done once."""
+    made = MARTReRanker(path, table, dtype="float32", device="cpu", **options)
+    key = made._architecture()
+    if key not in _BUILT:
+        _BUILT[key] = made._build()
+    made._built = _BUILT[key]
+    return made
 
 
 @cache
@@ -65,7 +77,7 @@ def xlm_roberta() -> Path:
     tokenizer = AutoTokenizer.from_pretrained(packaged("e5-small"))
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer), max_position_embeddings=514, type_vocab_size=1, pad_token_id=1, bos_token_id=0,
-        eos_token_id=2, **_SIZES,
+        eos_token_id=2, initializer_range=0.1, **_SIZES,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)

@@ -2,13 +2,14 @@
 
 import sys
 
+import models
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertModel
 
-from pyterrier_mart import MARTReRanker, TranslationTable, encoders
+from pyterrier_mart import TranslationTable
 from pyterrier_mart.mart import analysis
 from pyterrier_mart.mart.analysis import TranslationGap, gap_plot, translation_gap
 
@@ -34,33 +35,13 @@ LINKED = {0: [("Katze", "cat", 0), ("liegt", "lies", 0)], 1: [("Hund", "dog", 0)
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def tiny():
     """The directory of a tiny random encoder with a real tokenizer."""
-    path = tmp_path_factory.mktemp("tiny")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(encoders.resolve("minilm-l6-en"))
-    except ImportError as err:
-        pytest.skip(str(err))
-    torch.manual_seed(5)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        initializer_range=0.3,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
-
-
-_BUILT = {}
+    return models.bert(0.3)
 
 
 def reranker(tiny, table=TABLE, **options):
-    made = MARTReRanker(tiny, table, dtype="float32", device="cpu", **options)
-    key = made._architecture()
-    if key not in _BUILT:
-        _BUILT[key] = made._build()
-    made._built = _BUILT[key]  # loading takes longer than what is tested
-    return made
+    return models.reranker(tiny, table, **options)
 
 
 def by_hand(tiny, query, text, pairs):

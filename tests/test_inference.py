@@ -23,12 +23,7 @@ WORDS = ["cat", "dog", "house", "river", "mountain", "1517", "paper", "unbelieva
 TABLE = TranslationTable.from_dict({"katze": {"cat": 0.75, "dog": 0.25}, "haus": {"house": 1.0}}, "de", "en")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,7 @@ QRELS = pd.DataFrame({"qid": ["1", "2"], "docno": ["a", "d"], "label": [1, 1]})
 QUICK = TrainingOptions(epochs=1, learning_rate=0.01, freeze_layers=0, accumulation=1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mart(table=TABLE, **options):

@@ -21,20 +21,16 @@ import pytest
 import torch
 
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
-from pyterrier_mart.mart import training
+from pyterrier_mart.mart import checkpoints, training
+from pyterrier_mart.mart import examples as example_module
+from pyterrier_mart.mart.examples import Example, average_precision, examples, validation_set
 from pyterrier_mart.mart.modeling import MartForRanking
-from pyterrier_mart.mart.training import Example, examples
 
 # Two steps of two batches of two pairs in each epoch.
 QUICK = {"epochs": 3, "learning_rate": 0.003, "batch_size": 2, "accumulation": 2, "freeze_layers": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @cache
@@ -77,7 +73,7 @@ def script(monkeypatch):
             raise value
         return value
 
-    monkeypatch.setattr(training, "average_precision", next_value)
+    monkeypatch.setattr(example_module, "average_precision", next_value)
     return values
 
 
@@ -157,7 +153,7 @@ def test_validation_queries():
     qrels = pd.DataFrame({"qid": [str(i) for i in range(20)], "docno": "b", "label": 1})
 
     def chosen(**options):
-        found, judged = training.validation_set(results, qrels, TrainingOptions(**options))
+        found, judged = validation_set(results, qrels, TrainingOptions(**options))
         assert set(found["qid"]) == set(judged["qid"])
         return set(found["qid"]), found.groupby("qid")["docno"].agg(list).iloc[0]
 
@@ -357,7 +353,7 @@ def interrupt(monkeypatch, owner, name, call):
         (training._MartTrainer, "compute_loss", 2, []),
         (training._MartTrainer, "_save_optimizer_and_scheduler", 1, ["checkpoint-2"]),  # not complete
         (training._MartTrainer, "_save_rng_state", 2, ["checkpoint-2", "checkpoint-4"]),  # the last is not complete
-        (training, "_save", 1, ["checkpoint-4", "checkpoint-6"]),  # trained, but not saved
+        (checkpoints, "save_file", 1, ["checkpoint-4", "checkpoint-6"]),  # trained, but not saved
     ],
     ids=["first epoch", "first checkpoint", "second checkpoint", "end"],
 )
@@ -404,7 +400,7 @@ def test_training_that_had_stopped_does_not_go_on(script, tmp_path, monkeypatch)
     rank = mart({**QUICK, "epochs": 9, "patience": 1, "output_dir": tmp_path})
     script += [0.5, 0.4, 0.9]
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        interrupt(patch, training, "_save", 1)
+        interrupt(patch, checkpoints, "save_file", 1)
         rank.fit(*data())
     rank.fit(*data())
     assert script == [0.9] and measured(rank) == [0.5, 0.4]
@@ -413,11 +409,11 @@ def test_training_that_had_stopped_does_not_go_on(script, tmp_path, monkeypatch)
 
 
 def test_validation_ranks_the_validation_queries(monkeypatch):
-    seen, measure = [], training.average_precision
-    monkeypatch.setattr(training, "average_precision", lambda *frames: seen.append(measure(*frames)) or seen[-1])
+    seen, measure = [], average_precision
+    monkeypatch.setattr(example_module, "average_precision", lambda *frames: seen.append(measure(*frames)) or seen[-1])
     rank = fitted(epochs=2)
     assert measured(rank) == seen and len(seen) == 2
-    best = training.average_precision(rank(data()[2]), data()[3])
+    best = average_precision(rank(data()[2]), data()[3])
     assert best == pytest.approx(max(seen[:2]))
 
 
@@ -515,7 +511,7 @@ def test_the_table_is_what_makes_the_difference():
             models.bert(), task.table, placebo=placebo, relate=False, stop=False, training=options, device="cpu"
         ).fit(*task.of(0, 100))
         held_out, judged = task.of(100, 140)
-        found[placebo] = training.average_precision(rank(held_out), judged)
+        found[placebo] = average_precision(rank(held_out), judged)
     assert found[False] > 0.9 and found[True] < 0.75  # of four documents in any order: 0.52
 
 
@@ -672,3 +668,10 @@ def test_arguments_that_are_refused_at_once(argument, message):
 def test_a_model_that_is_no_name():
     with pytest.raises(ValueError, match="model must be the name of an encoder or a directory, not 3"):
         MARTReRanker(3, models.task().table)
+
+
+def test_validation_results_that_are_none_are_told():
+    results, qrels, valid, valid_qrels = data()
+    with pytest.warns(UserWarning, match="no results for validation queries: training runs for all 1 epochs"):
+        rank = mart({**QUICK, "epochs": 1}).fit(results, qrels, valid.iloc[:0], valid_qrels)
+    assert not measured(rank)

@@ -333,7 +333,7 @@ class MartForRanking(_MartPreTrainedModel):
             **kwargs: For ``AutoModel.from_pretrained`` (``revision``, ``attn_implementation``, ``token``, ...).
 
         Raises:
-            ValueError: If the encoder is of another kind, or a layer does not exist.
+            ValueError: If the encoder is of another kind or lacks weights, or a layer does not exist.
             OSError: If there is no such encoder.
         """
         path = encoders.resolve(name)
@@ -349,7 +349,7 @@ class MartForRanking(_MartPreTrainedModel):
                 path, add_pooling_layer=pooling == "pooler", output_loading_info=True, **kwargs
             )
             if lost := [key for key in found["missing_keys"] if not key.startswith("pooler.")]:
-                raise RuntimeError(f"{name} lacks weights of its encoder: {', '.join(sorted(lost))}")
+                raise ValueError(f"{name} lacks weights of its encoder: {', '.join(sorted(lost))}")
             config._attn_implementation = encoder.config._attn_implementation
             torch.default_generator.manual_seed(seed)
             model = cls(config)
@@ -357,7 +357,7 @@ class MartForRanking(_MartPreTrainedModel):
             nn.init.normal_(model.score.weight, std=0.02)
         missing, unexpected = model.mart.encoder.load_state_dict(encoder.state_dict(), strict=False)
         if unexpected or any(".translation." not in key for key in missing):
-            raise RuntimeError(f"weights of {name} do not fit: missing {missing}, unexpected {unexpected}")
+            raise ValueError(f"weights of {name} do not fit: missing {missing}, unexpected {unexpected}")
         return model.eval()
 
     def forward(

@@ -17,12 +17,13 @@ from pyterrier_mart import encoders
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.mart import training as _training
+from pyterrier_mart.mart import examples as _examples
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder, check_tokenizer
 from pyterrier_mart.mart.inference import DTYPES, Scorer, resolve_device, resolve_dtype
 from pyterrier_mart.mart.modeling import MartForRanking, quiet
-from pyterrier_mart.mart.training import TrainingOptions
+from pyterrier_mart.mart.options import TrainingOptions
+from pyterrier_mart.mart.training import train
 from pyterrier_mart.text import QUERY_TOKS_SPEC
 from pyterrier_mart.translation import TranslationTable
 
@@ -187,7 +188,7 @@ class MARTReRanker(pt.Estimator):
     def _check_language(self, frame: pd.DataFrame, name: str) -> None:
         """Refuses documents found with words of another language than the table's: nothing would be linked."""
         spec = frame.attrs.get(QUERY_TOKS_SPEC)
-        if spec is None or self.table is None or self._linker() is None:
+        if spec is None or self.table is None or not self._links:
             return
         if spec.get("lang") != self.table.languages[1]:
             raise ValueError(
@@ -264,8 +265,13 @@ class MARTReRanker(pt.Estimator):
         longest = min(self.max_length, config.max_position_embeddings - lost, built.tokenizer.model_max_length)
         return PairEncoder(built.tokenizer, self._linker(), longest, self.document_tokens)
 
+    @property
+    def _links(self) -> bool:
+        """Whether the model sees translations."""
+        return self.table is not None and not self.placebo and len(tuple(self.mat_layers)) > 0
+
     def _linker(self) -> WordLinker | None:
-        if self.table is None or self.placebo or not len(tuple(self.mat_layers)):
+        if self.table is None or not self._links:
             return None
         return WordLinker(
             self.table, threshold=self.threshold, top_k=self.top_k, identity=self.identity_matches,
@@ -298,22 +304,27 @@ class MARTReRanker(pt.Estimator):
         options = self.training or TrainingOptions()
         results = self._results(topics_or_res_tr, "topics_or_res_tr")
         judged = _qrels(qrels_tr, "qrels_tr")
-        made = _training.examples(results, judged, self.text_field, options.negative_depth, self._loader())
+        made = _examples.examples(results, judged, self.text_field, options.negative_depth, self._loader())
         built = self._new()  # what was trained before stays until this training is finished
         validate, frames = None, list[pd.DataFrame]()
-        if topics_or_res_va is not None and len(topics_or_res_va) and options.validation_queries != 0:
+        if topics_or_res_va is not None and topics_or_res_va.empty:
+            warnings.warn(
+                f"there are no results for validation queries: training runs for all {options.epochs} epochs",
+                stacklevel=2,
+            )
+        elif topics_or_res_va is not None and options.validation_queries != 0:
             if qrels_va is None:
                 raise ValueError("qrels_va is missing: validation results need judgments")
             valid = self._results(topics_or_res_va, "topics_or_res_va")
             judged_va = _qrels(qrels_va, "qrels_va")
-            valid, judged_va = _training.validation_set(valid, judged_va, options)
+            valid, judged_va = _examples.validation_set(valid, judged_va, options)
             if not (judged_va["label"] > 0).any():
                 raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
             validate = self._validation(built, valid, judged_va)
             frames = [valid.rename(columns={self.text_field: "text"}), judged_va]
         settings = self._architecture(), self.settings()
-        key = repr((*settings, _fingerprint(built.net), _training.data_fingerprint(made, *frames)))
-        self.history = _training.train(
+        key = repr((*settings, _fingerprint(built.net), _examples.fingerprint(made, *frames)))
+        self.history = train(
             built.net, self._pair_encoder(built), made, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),
             verbose=self.verbose,
@@ -332,7 +343,7 @@ class MARTReRanker(pt.Estimator):
 
         def validate(net: MartForRanking) -> float:
             scorer = Scorer(net, encoder, device, dtype, self.batch_tokens)
-            return _training.average_precision(frame.assign(score=scorer.score(queries, documents)), qrels)
+            return _examples.average_precision(frame.assign(score=scorer.score(queries, documents)), qrels)
 
         return validate
 

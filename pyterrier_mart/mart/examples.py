@@ -1,0 +1,138 @@
+"""What MART is trained and validated on: made of a first stage's results and judgments."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pandas as pd
+
+from pyterrier_mart.mart.options import TrainingOptions
+
+__all__ = ["MEASURE", "Example", "average_precision", "examples", "fingerprint", "validation_set"]
+
+#: What validation measures.
+MEASURE = "AP@100"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query with a relevant document and those that negatives are drawn from."""
+
+    query: str
+    positive: str
+    negatives: tuple[str, ...]
+
+
+def examples(
+    results: pd.DataFrame,
+    qrels: pd.DataFrame,
+    text_field: str,
+    depth: int,
+    load: Callable[[pd.DataFrame], Any] | None = None,
+) -> list[Example]:
+    """Makes training examples of a first stage's results and judgments.
+
+    Args:
+        results: Columns qid, query, docno, ``text_field``, and rank or score if there is an order.
+        qrels: Columns qid, docno, label; labels above 0 are relevant, what is not judged is not.
+        text_field: The column with the documents' text.
+        depth: Negatives come from so many first documents of each query.
+        load: Gives the text of relevant documents that the first stage missed, for rows of qid, query, docno. Without
+            it they are left out, with a warning that counts them.
+
+    Raises:
+        ValueError: If no query has both a relevant document and another one.
+    """
+    relevant = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates()
+    results = _in_order(results).drop_duplicates(["qid", "docno"])
+    # In an order of their own, so that the order of judgments does not matter.
+    relevant = relevant[relevant["qid"].isin(results["qid"])].sort_values(["qid", "docno"], ignore_index=True)
+    if relevant.empty:
+        raise ValueError(
+            f"nothing to learn from: none of the {results['qid'].nunique()} queries with results has a relevant "
+            f"document (label > 0) in the {len(qrels)} judgments; are the query identifiers the same?"
+        )
+    queries = results.drop_duplicates("qid").set_index("qid")["query"]
+    judged = relevant.merge(results[["qid", "docno", text_field]], on=["qid", "docno"], how="left", indicator=True)
+    missed = judged["_merge"] == "left_only"
+    if missed.any() and load is not None:
+        rows = judged.loc[missed, ["qid", "docno"]].assign(query=judged.loc[missed, "qid"].map(queries))
+        found = load(rows)
+        if isinstance(found, (str, bytes, Mapping)) or not hasattr(found, "__len__") or len(found) != len(rows):
+            raise ValueError(f"positives_text must give {len(rows)} texts, one for each docno, not {found!r:.80}")
+        judged[text_field] = judged[text_field].astype(object)
+        judged.loc[missed, text_field] = pd.Series(list(found), index=rows.index, dtype=object)
+        missed &= ~judged[text_field].map(lambda text: bool(_text(text).strip()))
+    if missed.any():
+        hint = "have no text from positives_text" if load is not None else "pass positives_text to load them"
+        warnings.warn(
+            f"{missed.sum()} of {len(judged)} relevant documents are not among the first stage's results and are not "
+            f"trained on; {hint}",
+            stacklevel=3,
+        )
+    judged = judged[~missed]
+    others = results.groupby("qid", sort=False).head(depth).merge(relevant.assign(_relevant=True), how="left")
+    others = others[others["_relevant"].isna()]
+    negatives = {qid: tuple(_text(x) for x in group) for qid, group in others.groupby("qid", sort=False)[text_field]}
+    out = [
+        Example(_text(queries[qid]), _text(text), negatives[qid])
+        for qid, text in zip(judged["qid"], judged[text_field], strict=True)
+        if qid in negatives
+    ]
+    if not out:
+        raise ValueError(
+            "nothing to learn from: no query has both a relevant document whose text is known and one that is not "
+            "relevant among the first stage's results"
+        )
+    return out
+
+
+def validation_set(
+    results: pd.DataFrame, qrels: pd.DataFrame, options: TrainingOptions
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the results and judgments that validation uses."""
+    qids = np.unique(results["qid"].astype(str))
+    if options.validation_queries is not None and options.validation_queries < len(qids):
+        qids = np.random.default_rng(options.seed).choice(qids, options.validation_queries, replace=False)
+    results = _in_order(results[results["qid"].isin(qids)]).groupby("qid", sort=False).head(options.validation_depth)
+    return results, qrels[qrels["qid"].isin(qids)]
+
+
+def _in_order(results: pd.DataFrame) -> pd.DataFrame:
+    """Returns results in the order of their ranks or scores, if they have one."""
+    if "rank" in results:
+        return results.sort_values(["rank"], kind="stable")
+    return results.sort_values(["score"], ascending=False, kind="stable") if "score" in results else results
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def average_precision(frame: pd.DataFrame, qrels: pd.DataFrame) -> float:
+    """Returns AP@100 of a run over the queries of the judgments."""
+    measure = ir_measures.parse_measure(MEASURE)
+    run = frame.rename(columns={"qid": "query_id", "docno": "doc_id"})[["query_id", "doc_id", "score"]]
+    judged = qrels.rename(columns={"qid": "query_id", "docno": "doc_id", "label": "relevance"})
+    values = [metric.value for metric in ir_measures.iter_calc([measure], judged, run)]
+    return float(np.mean(values)) if values else 0.0
+
+
+def fingerprint(made: Sequence[Example], *frames: pd.DataFrame) -> str:
+    """Returns a fingerprint of what is trained on, and of the content of frames."""
+    digest = hashlib.sha256()
+    for example in made:
+        for text in (example.query, example.positive, *example.negatives):
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(b"\0")
+    for frame in frames:
+        for name in sorted(set(frame) & {"qid", "query", "docno", "text", "label", "rank", "score"}):
+            digest.update(name.encode())
+            digest.update(pd.util.hash_pandas_object(frame[name], index=False).to_numpy().tobytes())
+    return digest.hexdigest()[:16]
