@@ -150,7 +150,7 @@ class PairEncoder:
     """Tokenises queries and documents and makes batches of them.
 
     A document is cut to its first ``document_tokens`` tokens and split evenly into as few passages as fit beside the
-    query (MART paper, section 4). The query is cut only if it would leave no room for 32 tokens of the document, with
+    query, as in the MART paper. The query is cut only if it would leave no room for 32 tokens of the document, with
     a warning.
 
     Args:

@@ -16,7 +16,7 @@ LOSSES = ("pairwise-cross-entropy", "pairwise-softmax")
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How :meth:`MARTReRanker.fit` trains. The defaults are those of the MART paper, section 5.
+    """How :meth:`MARTReRanker.fit` trains. The defaults are those of the MART paper.
 
     Attributes:
         epochs: At most so many; an epoch is every relevant document of every query once.
