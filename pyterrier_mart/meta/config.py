@@ -1,0 +1,244 @@
+"""How meta-learning is done: one object for tasks, inner loop, outer loop, distillation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyterrier_mart.meta.arrangements import transfer_paths
+
+__all__ = ["ALGORITHMS", "BACKENDS", "KD", "LOSSES", "NEGATIVES", "QUERY_SAMPLING", "MetaConfig"]
+
+ALGORITHMS = ("maml-align", "maml", "reptile", "meta-sgd", "fine-tune", "zero-shot")
+BACKENDS = ("inplace", "functional", "learn2learn")
+KD = ("kl-logits", "loss", "loss-sum", "margin-mse", "mse-embedding", "none")
+LOSSES = ("mnrl", "triplet", "cosine-similarity", "cosent")
+NEGATIVES = ("random", "hard", "semi-hard", "easy")
+QUERY_SAMPLING = ("random", "similar", "translation")
+_CHOICES = {
+    "order": ("first", "second"), "backend": BACKENDS, "kd": KD, "kd_at": ("pre", "post"),
+    "share": ("tied", "separate"), "negatives": NEGATIVES, "negative_lang": ("doc", "query", "any"),
+    "query_sampling": QUERY_SAMPLING,
+}  # fmt: skip
+_WHOLE = {
+    "k_shot": 1, "q_query": 1, "n_neg": 1, "inner_steps": 0, "student_steps": 0, "meta_batch_size": 1, "eval_steps": 1,
+    "patience": 1, "seed": 0, "top_k": 1, "warmup_steps": 0,
+}  # fmt: skip
+_POSITIVE = ("inner_lr", "outer_lr", "kd_temperature", "loss_scale")
+_NOT_NEGATIVE = ("weight_decay", "kd_lambda", "triplet_margin")
+_SWITCHES = ("kd_detach_teacher", "update_on_valid", "train_mode")
+
+
+@dataclass(frozen=True)
+class MetaConfig:
+    """Settings of meta-learning; the defaults are the recommended ones, :meth:`paper` and :meth:`code` the published.
+
+    The paper is M'hamdi et al., arXiv 2309.08185; numbers are from its Appendix C.3.
+
+    Attributes:
+        transfer: The transfer mode, one of :data:`~pyterrier_mart.meta.arrangements.TRANSFER_MODES`, or arrangements
+            such as ``"el_el-el_ar|hi_hi-hi_de"``.
+        k_shot: Questions of a support set.
+        q_query: Questions of a query set.
+        n_neg: Negatives of each row.
+        query_sampling: How questions of the query set are chosen: ``"random"``, the support questions' nearest
+            neighbours (``"similar"``), or the same questions in the query set's language (``"translation"``).
+        top_k: Neighbours to choose from in ``"similar"``.
+        negatives: Which candidates are negatives, by their distance to the question under the encoder as it was before
+            training: ``"random"``, ``"hard"`` (nearer than the positive), ``"semi-hard"`` (farther, but by less than
+            the margin) or ``"easy"`` (farther by more).
+        negative_lang: Languages to draw negatives from: the positive's (``"doc"``), the question's, whether or not the
+            set has candidates in it (``"query"``), or all of the set's candidates (``"any"``).
+        loss: ``"mnrl"`` (multiple negatives ranking), ``"triplet"`` (the paper's, Euclidean), ``"cosine-similarity"``
+            or ``"cosent"`` (for graded pairs), or the name of a loss of sentence-transformers that works from
+            embeddings, such as ``"MarginMSELoss"``.
+        loss_scale: Factor of the similarities in ``"mnrl"``.
+        triplet_margin: Margin of ``"triplet"``, and of semi-hard and easy negatives. With other losses, distances are
+            1 - cosine, of which 0.1 to 0.3 is a margin.
+        inner_lr: Learning rate α of the inner loop's SGD.
+        inner_steps: Steps n of MAML, and of the teacher of MAML-Align.
+        student_steps: Steps n' of the student of MAML-Align.
+        order: ``"first"`` takes the outer gradient at the adapted weights, ``"second"`` through the inner loop.
+        backend: What holds adapted weights: ``"inplace"``, ``"functional"`` (needed for second order) or
+            ``"learn2learn"`` (for comparison).
+        adapt: The weights that the inner loop changes: ``"no-embeddings"``, ``"all"``, ``"last:N"`` layers (ANIL), or
+            a regular expression of parameter names.
+        freeze: The weights that training leaves alone: ``None``, ``"embeddings"``, ``"first:N"`` layers and the
+            embeddings, or a regular expression.
+        meta_batch_size: Tasks of a meta-step.
+        outer_lr: Learning rate β of the outer loop's AdamW.
+        weight_decay: Of AdamW.
+        warmup_steps: Meta-steps in which the outer learning rate rises.
+        max_grad_norm: Outer gradients are scaled down to this norm; ``None`` for never.
+        kd: How MAML-Align distils: ``"kl-logits"``, the divergence of the student's ranking of the shared set from the
+            teacher's; ``"loss"``, the squared difference of the mean losses; ``"loss-sum"``, of the summed losses with
+            a gradient into both (the authors' code); ``"margin-mse"``; ``"mse-embedding"``; ``"none"``.
+        kd_lambda: Weight λ of the distillation.
+        kd_temperature: Temperature τ of ``"kl-logits"``.
+        kd_detach_teacher: Whether the teacher is not changed by the distillation.
+        kd_at: Whether the student is compared before (``"pre"``) or after (``"post"``) its own inner loop.
+        share: Whether teacher and student start from the same weights (``"tied"``) or learn apart (``"separate"``; the
+            student is kept).
+        n_tasks: Tasks of an epoch in training, validation and testing.
+        max_steps: Meta-steps at most; ``None`` for 20 epochs.
+        eval_steps: Meta-steps between two evaluations on the development set.
+        patience: Stop after so many meta-steps without a better development score.
+        update_on_valid: Whether training goes on with tasks of the development set, as in the paper, which then
+            cannot choose the best step.
+        train_mode: Whether dropout is on.
+        max_length: Wordpieces of a question and of a document that are read.
+        seed: Of tasks, their order and dropout.
+    """
+
+    transfer: str = "mono-bi-multi"
+    k_shot: int = 8
+    q_query: int = 4
+    n_neg: int = 1
+    query_sampling: str = "random"
+    top_k: int = 5
+    negatives: str = "random"
+    negative_lang: str = "any"
+    loss: str = "mnrl"
+    loss_scale: float = 20.0
+    triplet_margin: float = 1.0
+    inner_lr: float = 1e-3
+    inner_steps: int = 5
+    student_steps: int = 1
+    order: str = "first"
+    backend: str = "inplace"
+    adapt: str = "no-embeddings"
+    freeze: str | None = "embeddings"
+    meta_batch_size: int = 4
+    outer_lr: float = 5e-5
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    max_grad_norm: float | None = None
+    kd: str = "kl-logits"
+    kd_lambda: float = 0.5
+    kd_temperature: float = 0.05
+    kd_detach_teacher: bool = True
+    kd_at: str = "pre"
+    share: str = "tied"
+    n_tasks: tuple[int, int, int] = (7000, 2000, 1000)
+    max_steps: int | None = None
+    eval_steps: int = 10
+    patience: int = 50
+    update_on_valid: bool = False
+    train_mode: bool = False
+    max_length: tuple[int, int] = (96, 256)
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            ValueError: If one is out of range; the message names it.
+        """
+        for name in ("n_tasks", "max_length"):
+            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
+        for name, least in _WHOLE.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be a whole number >= {least}, not {value!r}")
+        for name in (*_POSITIVE, *_NOT_NEGATIVE, "max_grad_norm"):
+            value = getattr(self, name)
+            if value is None and name == "max_grad_norm":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a number >= 0, not {value!r}")
+            if value == 0 and name not in _NOT_NEGATIVE:
+                raise ValueError(f"{name} must be greater than 0")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        for name in ("transfer", "loss", "adapt", "freeze"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value) and not (name == "freeze" and value is None):
+                raise ValueError(f"{name} must be text, not {value!r}")
+        if self.max_steps is not None and (
+            isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int) or self.max_steps < 0
+        ):
+            raise ValueError(f"max_steps must be None or a whole number >= 0, not {self.max_steps!r}")
+        if self.order == "second" and self.backend == "inplace":
+            raise ValueError("order='second' needs backend='functional' (or 'learn2learn'), not 'inplace'")
+        transfer_paths(self.transfer)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> MetaConfig:
+        """Returns the settings that the paper states.
+
+        The distillation is the nearest that is defined: the paper's divergence of two numbers is always 0.
+        """
+        stated: dict[str, Any] = {
+            "n_neg": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
+            "student_steps": 1, "adapt": "all", "freeze": None, "outer_lr": 1e-5, "kd": "loss", "kd_lambda": 0.5,
+            "update_on_valid": True,
+        }  # fmt: skip
+        return cls(**{**stated, **changes})
+
+    @classmethod
+    def code(cls, **changes: Any) -> MetaConfig:
+        """Returns what the authors' published code does where it departs from the paper and that can be had here."""
+        done: dict[str, Any] = {
+            "n_neg": 1, "k_shot": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
+            "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "kd": "loss-sum", "kd_lambda": 0.5,
+            "kd_detach_teacher": False, "update_on_valid": True, "query_sampling": "similar",
+        }  # fmt: skip
+        return cls(**{**done, **changes})
+
+    def replace(self, **changes: Any) -> MetaConfig:
+        """Returns a copy with other values."""
+        return dataclasses.replace(self, **changes)
+
+    def short(self) -> str:
+        """Returns the values that are not the default, as a call."""
+        changed = (
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        )
+        return f"MetaConfig({', '.join(changed)})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the values as JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    def to_json(self) -> str:
+        """Returns the values as a JSON object."""
+        return json.dumps(self.as_json(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | Mapping[str, Any]) -> MetaConfig:
+        """Reads :meth:`to_json`; what is not given keeps its default.
+
+        Raises:
+            ValueError: If it is not a JSON object, or a setting is unknown or out of range; the message names it.
+        """
+        try:
+            values = json.loads(text) if isinstance(text, str) else dict(text)
+        except json.JSONDecodeError as err:
+            raise ValueError(f"the settings are not JSON: {err}") from err
+        if not isinstance(values, dict):
+            raise ValueError(f"the settings must be a JSON object, not {type(values).__name__}")
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"unknown setting {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
+        return cls(**values)
+
+
+def _whole_numbers(name: str, value: Any) -> tuple[int, ...]:
+    count = {"n_tasks": 3, "max_length": 2}[name]
+    if (
+        not isinstance(value, (tuple, list))
+        or len(value) != count
+        or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in value)
+    ):
+        raise ValueError(f"{name} must be {count} whole numbers >= 1, not {value!r}")
+    return tuple(value)

@@ -1,0 +1,136 @@
+"""Texts to vectors: a sentence-transformers model with prompts and lengths for questions and documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pyterrier_mart import encoders
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["Features", "Side", "TextEncoder", "load_sentence_transformer"]
+
+Side: TypeAlias = Literal["query", "document"]
+#: What a sentence-transformers model takes: token ids, attention mask and the like.
+Features: TypeAlias = "dict[str, Any]"
+
+_TOKENS_ON_CPU = 1024  # of a batch, with padding; more is not faster there
+
+
+def load_sentence_transformer(
+    name: str | os.PathLike[str], *, device: str | None = None, attention: str | None = None
+) -> SentenceTransformer:
+    """Loads a model by a hub id, a directory, or a name of :mod:`pyterrier_mart.encoders`.
+
+    The model is in evaluation mode, without dropout, and in float32. Code that comes with a model is not run.
+
+    Args:
+        name: The model.
+        device: Where to put it; ``None`` for the first GPU, or the CPU without one.
+        attention: ``attn_implementation`` of transformers, such as ``"eager"``.
+
+    Raises:
+        ImportError: If the package of a packaged encoder is not installed.
+        OSError: If there is no such model.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    options = {"attn_implementation": attention} if attention is not None else {}
+    model = SentenceTransformer(
+        encoders.resolve(name), device=device, model_kwargs={"use_safetensors": True, **options}
+    )
+    return model.eval()
+
+
+class TextEncoder:
+    """Encodes questions and documents with one model, each side with its prompt and length.
+
+    Args:
+        model: The model. It is used as it is: training it changes what is encoded.
+        max_length: Wordpieces of a question and of a document that are read, special tokens included.
+    """
+
+    def __init__(self, model: SentenceTransformer, max_length: tuple[int, int] = (96, 256)):
+        self.model = model
+        self.max_length = max_length
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        size = self.model.get_embedding_dimension()
+        assert size is not None
+        return size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    def features(self, texts: Sequence[str], side: Side) -> Features:
+        """Tokenises texts: the side's prompt before each, cut to the side's length, padded to the longest.
+
+        Returns:
+            What :meth:`embed` takes, on the model's device.
+        """
+        limit = self.model.max_seq_length
+        length = self.max_length[0 if side == "query" else 1]
+        self.model.max_seq_length = min(length, limit) if limit else length
+        try:
+            features = self.model.preprocess(list(texts), prompt=self.model.prompts.get(side) or None)
+        finally:
+            self.model.max_seq_length = limit
+        device = self.device
+        return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
+
+    def embed(self, features: Features) -> torch.Tensor:
+        """Returns vectors of shape (texts, dimension), through which gradients flow."""
+        vectors: torch.Tensor = self.model(dict(features))["sentence_embedding"]  # the model adds to its input
+        return vectors
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        side: Side,
+        *,
+        batch_size: int = 64,
+        progress: Callable[[int], object] | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Returns the vectors of texts, without gradients.
+
+        Texts that are there several times are encoded once; batches are of texts of like length.
+
+        Args:
+            texts: The texts.
+            side: Whether they are questions or documents.
+            batch_size: Texts of a batch at most.
+            progress: Called with how many distinct texts were encoded since the last call.
+
+        Returns:
+            Of shape (texts, dimension).
+        """
+        texts = list(texts)
+        distinct = sorted(set(texts), key=lambda text: (-len(text), text))
+        place = {text: i for i, text in enumerate(distinct)}
+        vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
+        longest = self.max_length[0 if side == "query" else 1]
+        start = 0
+        with torch.inference_mode():
+            while start < len(distinct):
+                size = batch_size
+                if self.device.type == "cpu":
+                    tokens = min(longest, max(8, len(distinct[start]) // 3))  # roughly
+                    size = max(1, min(batch_size, _TOKENS_ON_CPU // tokens))
+                stop = min(len(distinct), start + size)
+                batch = self.embed(self.features(distinct[start:stop], side))
+                vectors[start:stop] = batch.float().cpu().numpy()
+                if progress is not None:
+                    progress(stop - start)
+                start = stop
+        return vectors[[place[text] for text in texts]]
