@@ -27,7 +27,7 @@ from experiments import report
 from experiments.corpora import flores_devtest
 from experiments.tables import load
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable, bm25_index
-from pyterrier_mart.cli.quickstart import measure
+from pyterrier_mart.cli.measuring import measure
 from pyterrier_mart.datasets import xquad_r
 
 _HEADER = ["pair", "no translation", "SMT as in the paper", "SMT", "human translation", "SMT / human", "R@100 of SMT",

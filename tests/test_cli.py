@@ -97,8 +97,8 @@ def small(tmp_path):
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ((), ["quickstart", "table"]),
-        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-rerank", "--encoder", "--json"]),
+        ((), ["quickstart", "rerank", "meta", "table"]),
+        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-dense", "--no-rerank", "--encoder", "--json"]),
         (("table",), ["info", "lookup", "train", "convert"]),
         (("table", "info"), ["TABLE", "--json"]),
         (("table", "lookup"), ["TABLE", "WORD", "--top-k"]),
@@ -135,7 +135,7 @@ def test_wrong_usage(run, args, message):
 
 
 def test_quickstart(run, tmp_path):
-    code, text, messages = run("quickstart", "--no-rerank", "--json", "deep/numbers.json")
+    code, text, messages = run("quickstart", "--no-rerank", "--no-dense", "--json", "deep/numbers.json")
     assert code == 0 and "German questions, English sentences" in messages
     found = json.loads((tmp_path / "deep" / "numbers.json").read_text(encoding="utf-8"))
     none, smt, human = found["results"]
@@ -156,6 +156,18 @@ def test_quickstart(run, tmp_path):
     assert "(a significant difference from no translation)" in " ".join(text.split())
 
 
+def test_quickstart_searches_with_vectors(run, tmp_path):
+    code, text, messages = run("quickstart", "--no-rerank", "--encoder", str(models.bert()), "--json", "numbers.json")
+    assert code == 0, messages
+    found = json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+    names = ["no translation", "SMT (table)", "dense, zero-shot", "dense, centred", "human translation"]
+    assert [row["name"] for row in found["results"]] == names
+    values = {row["name"]: row["AP@100"] for row in found["results"]}
+    assert 0 < values["dense, zero-shot"] != values["dense, centred"] > 0
+    assert "dense, centred" in text and "the mean of each language subtracted" in " ".join(text.split())
+    assert found["settings"]["encoder"] == str(models.bert())
+
+
 def test_quickstart_reranks(run, monkeypatch, tmp_path):
     quickstart = sys.modules["pyterrier_mart.cli.quickstart"]  # the package's attribute is the command
     measured = []
@@ -168,7 +180,7 @@ def test_quickstart_reranks(run, monkeypatch, tmp_path):
 
     quickstart_reranking = quickstart.measure_reranking
     monkeypatch.setattr(quickstart, "measure_reranking", quick)
-    code, text, messages = run("quickstart", "--json", "numbers.json")
+    code, text, messages = run("quickstart", "--no-dense", "--json", "numbers.json")
     text = " ".join(text.split())
     assert code == 0 and "epoch 1 of 1" in messages
     assert measured[0]["encoder"] == "e5-small" and "German questions → English sentences, re-ranked" in text

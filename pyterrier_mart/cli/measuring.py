@@ -1,0 +1,196 @@
+"""What the quickstart measures: first stages, dense retrieval and re-ranking on XQuAD-R sentences."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+from ir_measures import AP, P, R
+
+from pyterrier_mart import BM25Index, SMTQueryTranslator, TranslationTable, __version__, bm25_index
+from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.evaluation import split
+
+__all__ = ["MEASURES", "Outcome", "measure", "measure_reranking"]
+
+MEASURES = ("AP@100", "P@10", "R@100")
+_SEED = 42
+_CENTRING = 200  # texts of each side whose mean is taken
+
+
+class Outcome(NamedTuple):
+    """The table of :func:`measure` and what it was made with."""
+
+    table: pd.DataFrame
+    settings: dict[str, Any]
+
+
+def measure(
+    question_language: str,
+    document_language: str,
+    table: TranslationTable,
+    *,
+    encoder: str | None = None,
+    engine: str = "auto",
+    stop: bool = False,
+    progress: bool = False,
+) -> Outcome:
+    """Compares first stages on XQuAD-R sentences.
+
+    They are BM25 without translation, with query translation and with human translation, and dense retrieval with an
+    encoder as it is and with its vectors centred by language.
+
+    Args:
+        question_language: Language of the 1190 questions.
+        document_language: Language of the candidate sentences.
+        table: A table in that direction.
+        encoder: For dense retrieval, what :func:`pyterrier_mart.encoders.resolve` takes; ``None`` leaves it out.
+        engine: ``"auto"``, ``"pisa"`` or ``"terrier"``.
+        stop: Whether stop words are left out of queries and index.
+        progress: Whether to show progress bars.
+
+    Returns:
+        A :func:`pt.Experiment` table with AP@100, P@10 and R@100, the first row being the baseline of the differences
+        and of the paired t-tests.
+    """
+    data = xquad_r.XQuADR(question_language, document_language)
+    with _index(data, stop, engine, progress) as index, tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+        bm25 = index.bm25(num_results=100)
+        systems = {"no translation": bm25, "SMT (table)": SMTQueryTranslator(table, stop=stop) >> bm25}
+        if encoder is not None:
+            systems |= _dense(data, encoder, Path(tmp), progress)
+        systems["human translation"] = data.human_translation() >> bm25
+        topics = data.get_topics()
+        frame = _experiment(systems, topics, data.get_qrels(), verbose=progress)
+        settings = _settings(data, topics, index, bm25, stop, table)
+        return Outcome(frame, settings | ({"encoder": encoder} if encoder is not None else {}))
+
+
+def _dense(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> dict[str, pt.Transformer]:
+    """Returns dense retrieval without training: as the encoder is, and with the mean of each language subtracted."""
+    from pyterrier_mart import LanguageCentering, MetaSBERTRetriever
+    from pyterrier_mart.meta import MultilingualCorpus
+
+    source, target = data.languages
+    languages = {"query_lang": source, "doc_lang": target}
+    dense = MetaSBERTRetriever(encoder, **languages, verbose=progress)
+    index = dense.index(folder / "dense", data)
+    corpus = MultilingualCorpus.from_dataset(data)
+    dense.verbose = False
+    centring = LanguageCentering.fit_corpus(dense, corpus, sample=_CENTRING)
+    centred = MetaSBERTRetriever(encoder, **languages, post=centring)
+    centred_index = centred.index(folder / "centred", index)
+    return {
+        "dense, zero-shot": dense.retriever(index, num_results=100),
+        "dense, centred": centred.retriever(centred_index, num_results=100),
+    }
+
+
+def measure_reranking(
+    question_language: str,
+    document_language: str,
+    table: TranslationTable,
+    *,
+    encoder: str = "e5-small",
+    questions: int | None = None,
+    epochs: int = 2,
+    depth: int = 10,
+    freeze_layers: int = 6,
+    test_questions: int | None = None,
+    engine: str = "auto",
+    stop: bool = False,
+    progress: bool = False,
+) -> Outcome:
+    """Trains MART on some questions and re-ranks the first stage's best documents for others.
+
+    Questions are split by article (:func:`pyterrier_mart.evaluation.split`, first fold): what is tested is about other
+    articles than what is trained on.
+
+    Args:
+        question_language: As in :func:`measure`.
+        document_language: As in :func:`measure`.
+        table: As in :func:`measure`.
+        encoder: What :func:`pyterrier_mart.encoders.resolve` takes.
+        questions: At most so many questions to train on; ``None`` for all of the fold, about 720.
+        epochs: How often.
+        depth: Documents to re-rank for each question; the rest follow in the first stage's order.
+        freeze_layers: So many of the encoder's layers, and its embeddings, are not trained, which saves time.
+        test_questions: At most so many; ``None`` for all of the fold.
+        engine: As in :func:`measure`.
+        stop: As in :func:`measure`.
+        progress: Whether to show progress bars.
+
+    Returns:
+        As :func:`measure`; the baseline is query translation.
+    """
+    from pyterrier_mart import MARTReRanker, TrainingOptions
+
+    data = xquad_r.XQuADR(question_language, document_language)
+    topics, qrels = data.get_topics(), data.get_qrels()
+    fold = split(topics, seed=_SEED, groups=data.articles())[0]
+    by_qid = topics.set_index("qid", drop=False)
+    chosen = np.random.default_rng(_SEED).permutation(fold.train)[:questions]
+    options = TrainingOptions(
+        epochs=epochs, learning_rate=1e-4, new_learning_rate=1e-3, accumulation=4, seed=_SEED,
+        freeze_layers=freeze_layers, trainer={"lr_scheduler_type": "linear"},
+    )  # fmt: skip
+    rank = MARTReRanker(encoder, table, training=options, positives_text=data, verbose=progress)
+    with _index(data, stop, engine, progress=False) as index:
+        bm25 = index.bm25(num_results=100)
+        smt = SMTQueryTranslator(table, stop=stop) >> bm25
+        pipeline: Any = smt % depth >> data.text_loader() >> rank
+        pipeline.fit(by_qid.loc[chosen].reset_index(drop=True), qrels)
+        systems = {
+            "SMT (table)": smt,
+            "MART": pipeline ^ smt,
+            "human translation": data.human_translation() >> bm25,
+        }
+        tested = by_qid.loc[list(fold.test)[:test_questions]].reset_index(drop=True)
+        frame = _experiment(systems, tested, qrels[qrels["qid"].isin(tested["qid"])])
+        settings = _settings(data, tested, index, bm25, stop, table)
+    settings |= {
+        "encoder": encoder, "training_questions": len(chosen), "depth": depth, "training": options.as_json(),
+        "loss": [round(entry["loss"], 4) for entry in rank.history or [] if "loss" in entry],
+    }  # fmt: skip
+    return Outcome(frame, settings)
+
+
+@contextmanager
+def _index(data: xquad_r.XQuADR, stop: bool, engine: str, progress: bool) -> Iterator[BM25Index]:
+    with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+        yield bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
+
+
+def _experiment(systems: dict[str, Any], topics: pd.DataFrame, qrels: pd.DataFrame, **options: Any) -> pd.DataFrame:
+    with warnings.catch_warnings():  # that systems share components
+        warnings.filterwarnings("ignore", message="There are shared pipeline components")
+        measures = [AP @ 100, P @ 10, R @ 100]
+        return pt.Experiment(
+            list(systems.values()), topics, qrels, measures, names=list(systems), baseline=0, **options
+        )
+
+
+def _settings(
+    data: xquad_r.XQuADR, topics: pd.DataFrame, index: BM25Index, bm25: Any, stop: bool, table: TranslationTable
+) -> dict[str, Any]:
+    return {
+        "dataset": f"mart:{data.name}", "topics": len(topics), "documents": len(index),
+        "engine": index.engine, "k1": bm25.k1, "b": bm25.b, "stop": stop, "top_k": 10,
+        "table": {"direction": "-".join(table.languages), "entries": len(table), "fingerprint": table.fingerprint},
+        "versions": _versions(index.engine),
+    }  # fmt: skip
+
+
+def _versions(engine: str) -> dict[str, str]:
+    names = ["python-terrier", "pyterrier", "numpy", "pandas"] + (["pyterrier-pisa"] if engine == "pisa" else [])
+    names += ["torch", "transformers"]
+    return {"pyterrier-mart": __version__, "python": platform.python_version()} | {n: version(n) for n in names}
