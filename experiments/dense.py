@@ -3,12 +3,12 @@
 Systems in one table: SMT (the query translated with the table, BM25), a multilingual sentence encoder that retrieves,
 and that re-ranks what SMT found, each with and without the mean vector of each language taken away (centring), and BM25
 with human translations. With ``--model DIR``, a model that was meta-trained and saved does the same
-(``experiments.meta --save-models``); with ``--mart DIR``, a saved MART re-ranks.
+(``experiments.meta --save-models``); with ``--mart-epochs N``, MART is trained on the fold's training questions, with
+the settings that README.md recommends for a CPU, and re-ranks.
 
 Centring learns from texts without labels: from the training articles with ``--fold``, otherwise from those of the
-collection itself. Saved models are tested on articles that they have not seen: ``--fold`` names the fold of
-``experiments.meta`` that ``--model`` was trained in, ``--mart-fold`` that of ``experiments.mart``; with both, questions
-are those that are tested in both.
+collection itself. What is trained is tested on articles that it has not seen: ``--fold`` is the fold of
+``experiments.meta`` that ``--model`` was trained in.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import pyterrier as pt
 
 from experiments import report
 from experiments.ranking import RestOf
-from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TranslationTable, bm25_index
+from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
 from pyterrier_mart.datasets import XQuADR
-from pyterrier_mart.evaluation import METRICS, split, to_markdown
+from pyterrier_mart.evaluation import METRICS, to_markdown
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.centring import LanguageCentering
 from pyterrier_mart.meta.config import MetaConfig
@@ -54,6 +54,13 @@ def dense_systems(
     return found
 
 
+def _training(args: argparse.Namespace) -> TrainingOptions:
+    return TrainingOptions(
+        epochs=args.mart_epochs, learning_rate=1e-4, new_learning_rate=1e-3, accumulation=4, freeze_layers=6,
+        validation_queries=0, trainer={"lr_scheduler_type": "linear"},
+    )  # fmt: skip
+
+
 def main() -> None:
     """Runs the experiment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,31 +68,27 @@ def main() -> None:
     parser.add_argument("--encoder", default="e5-small")
     parser.add_argument("--table", help="a translation table instead of the bundled one")
     parser.add_argument("--model", type=Path, help="a saved MetaSBERTRetriever")
-    parser.add_argument("--mart", type=Path, help="a saved MARTReRanker")
+    parser.add_argument("--mart-epochs", type=int, default=0, help="train MART for so many epochs (0: leave it out)")
+    parser.add_argument("--mart-depth", type=int, default=10, help="documents that MART re-ranks (10)")
     parser.add_argument("--fold", type=int, choices=range(5), help="test on this fold of experiments.meta (all)")
-    parser.add_argument("--mart-fold", type=int, choices=range(5), help="test on this fold of experiments.mart (all)")
-    parser.add_argument("--mart-seed", type=int, default=42, help="of the folds of experiments.mart")
     parser.add_argument("--max-length", type=int, nargs=2, default=[64, 96], metavar=("QUESTION", "DOCUMENT"))
     parser.add_argument("--depth", type=int, default=100, help="documents to re-rank (100)")
     parser.add_argument("--device")
     parser.add_argument("--name", help="write results/NAME.md and .json")
     args = parser.parse_args()
-    for model, fold in (("model", "fold"), ("mart", "mart_fold")):
-        if getattr(args, model) is not None and getattr(args, fold) is None:
-            parser.error(f"--{model} needs --{fold.replace('_', '-')}: it was trained on questions of the collection")
+    if args.fold is None and (args.model is not None or args.mart_epochs):
+        parser.error("--model and --mart-epochs need --fold: what is trained must be tested on other questions")
 
     source, target = args.pair.split("-")
     data = XQuADR(source, target)
-    topics, qrels, articles = data.get_topics(), data.get_qrels(), data.articles()
+    topics, qrels = data.get_topics(), data.get_qrels()
     corpus = unlabelled = MultilingualCorpus.from_dataset(data)
-    tested = set(topics["qid"])
+    known = topics.iloc[:0]
     if args.fold is not None:
         part = next(fold for fold in kfold_by_group(corpus) if fold.index == args.fold)
         unlabelled = part.train
-        tested &= set(part.test.topics["qid"])
-    if args.mart_fold is not None:
-        tested &= set(split(topics, seed=args.mart_seed, groups=articles)[args.mart_fold].test)
-    topics, qrels = (frame[frame["qid"].isin(tested)].reset_index(drop=True) for frame in (topics, qrels))
+        known = topics[topics["qid"].isin(part.train.topics["qid"])].reset_index(drop=True)
+        topics = topics[topics["qid"].isin(part.test.topics["qid"])].reset_index(drop=True)
 
     table = TranslationTable.load(args.table or args.pair)
     languages: dict[str, Any] = {"query_lang": source, "doc_lang": target}
@@ -99,9 +102,11 @@ def main() -> None:
         if args.model is not None:
             trained = MetaSBERTRetriever.load(args.model, device=args.device).apply_attributes(**languages)
             systems |= dense_systems("meta-trained", trained, first, data, unlabelled, folder, args.depth)
-        if args.mart is not None:
-            mart = MARTReRanker.load(args.mart, device=args.device)
-            systems["SMT >> MART"] = first % args.depth >> data.text_loader() >> mart >> RestOf(first)
+        if args.mart_epochs:
+            mart = MARTReRanker(args.encoder, table, training=_training(args), positives_text=data, verbose=True)
+            pipeline: Any = first % args.mart_depth >> data.text_loader() >> mart
+            pipeline.fit(known, qrels)
+            systems["SMT >> MART"] = pipeline >> RestOf(first)
         systems["human translation"] = data.human_translation() >> bm25
         runs, seconds = {}, {}
         for name, system in systems.items():
@@ -109,6 +114,7 @@ def main() -> None:
             runs[name] = system(topics)
             seconds[name] = round(time.perf_counter() - start, 1)
             print(f"{name}: {seconds[name]} s", flush=True)
+    qrels = qrels[qrels["qid"].isin(topics["qid"])].reset_index(drop=True)
     options: dict[str, Any] = {"baseline": 0, "correction": "holm"}
     frame: Any = pt.Experiment(dict(runs), topics, qrels, list(METRICS), **options)
     # ir_measures does not keep the order of the measures.
@@ -126,7 +132,7 @@ def main() -> None:
     columns = each.pivot(index=["measure", "qid"], columns="name", values="value")[list(systems)]
     with atomic_file(report.RESULTS / f"{name}.queries.tsv") as path:
         columns.to_csv(path, sep="\t", float_format="%.6g")
-    elsewhere = ("name", "model", "mart", "table", "encoder")  # some are paths
+    elsewhere = ("name", "model", "table", "encoder")  # some are paths
     settings = {key: value for key, value in vars(args).items() if key not in elsewhere}
     settings |= {"encoder": Path(args.encoder).name, "table": repr(table), "BM25": "k1=0.9, b=0.4",
                  "test": "two-tailed paired t-test against SMT, Holm-corrected"}  # fmt: skip
