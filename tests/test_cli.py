@@ -98,7 +98,7 @@ def small(tmp_path):
     ("args", "expected"),
     [
         ((), ["quickstart", "rerank", "meta", "table"]),
-        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-dense", "--no-rerank", "--encoder", "--json"]),
+        (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-dense", "--no-rerank", "--encoder"]),
         (("table",), ["info", "lookup", "train", "convert"]),
         (("table", "info"), ["TABLE", "--json"]),
         (("table", "lookup"), ["TABLE", "WORD", "--top-k"]),

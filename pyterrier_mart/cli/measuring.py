@@ -81,7 +81,7 @@ def _dense(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> 
     from pyterrier_mart.meta import MultilingualCorpus
 
     source, target = data.languages
-    languages = {"query_lang": source, "doc_lang": target}
+    languages: dict[str, Any] = {"query_lang": source, "doc_lang": target}
     dense = MetaSBERTRetriever(encoder, **languages, verbose=progress)
     index = dense.index(folder / "dense", data)
     corpus = MultilingualCorpus.from_dataset(data)

@@ -58,7 +58,7 @@ def quickstart(
         Path | None, typer.Option("--json", help="Write the numbers and settings to this file.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Ask questions in one language, search sentences in another, and see what translation, vectors and re-ranking are worth.
+    """Ask questions in one language, search sentences in another: what are translation, vectors, re-ranking worth?
 
     Everything is in packages: 1190 questions and about 1200 sentences (XQuAD-R), the translation table, the encoder.
     """
