@@ -179,8 +179,8 @@ def main() -> None:
         return
     names = ("pyterrier-mart", "sentence-transformers", "learn2learn", "pyterrier-dr", "torch")
     print(", ".join(f"{name} {version(name)}" for name in names), end=", ")
-    print(f"Python {platform.python_version()}, {platform.machine()}, {args.threads} threads; {args.encoder}, one task, at "
-          f"most {LENGTHS[0]} and {LENGTHS[1]} wordpieces, median of {args.repeat} rounds\n")  # fmt: skip
+    print(f"Python {platform.python_version()}, {platform.machine()}, {args.threads} threads")
+    print(f"{args.encoder}, one task, {LENGTHS[0]} and {LENGTHS[1]} wordpieces, median of {args.repeat} rounds\n")
     compare_steps(args.encoder, None, ("in place", "functional", "learn2learn"), args.inner_steps, args.repeat,
                   args.threads)  # fmt: skip
     compare_steps(args.encoder, "eager", ("in place", "second order"), args.second_order_steps, args.repeat,
