@@ -1,6 +1,7 @@
 import atexit
 import tempfile
 import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,11 @@ from pyterrier_mart import (
     bm25_index,
 )
 from pyterrier_mart.datasets import STS17, XQuADR
+from pyterrier_mart.meta.centring import LanguageCentering
+from pyterrier_mart.meta.config import MetaConfig
+from pyterrier_mart.meta.corpus import MultilingualCorpus
+from pyterrier_mart.meta.index import DenseIndex
+from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
 GERMAN = XQuADR("de", "en")
 TOPICS = GERMAN.get_topics().iloc[[0, 40, 500, 1189]].reset_index(drop=True)
@@ -238,6 +244,124 @@ CASES += [
     mart_case("m2bert", lambda: mart(None, mat_layers=(), pooling="pooler")),
     mart_case("mart-plb", lambda: mart(None, placebo=True)),
     mart_case("mart-trained", lambda: MARTReRanker.load(trained(), device="cpu"), others=(mart,)),
+]
+
+
+def dense(model=None, **options):
+    return MetaSBERTRetriever(model or models.bert(), **{"device": "cpu", **options})
+
+
+@cache
+def corpus() -> MultilingualCorpus:
+    """Some sentences in two languages, and questions in both."""
+    whole = MultilingualCorpus.xquad_r(("de", "en"))
+    return whole.subset(whole.groups[:1])
+
+
+@cache
+def centring() -> LanguageCentering:
+    return LanguageCentering.fit_corpus(dense(), corpus())
+
+
+@cache
+def vectors(centred: bool = False) -> DenseIndex:
+    """The index of the corpus, built when first asked for."""
+    return dense(post=centring() if centred else None).index(models.folder() / f"vectors-{centred}", corpus())
+
+
+@cache
+def learned() -> Path:
+    """A retriever that was trained, if only for a step, and saved."""
+    path, part = models.folder() / "learned", corpus()
+    config = MetaConfig(transfer="en_en-en_de-en_de,en", k_shot=2, q_query=1, inner_steps=1, max_steps=1)
+    dense(config=config, corpus=part, post=LanguageCentering()).fit(part.topics, part.qrels).save(path)
+    return path
+
+
+DENSE_TOPICS = corpus().topics[["qid", "query", "query_lang"]].iloc[[0, 3, 17, 40]].reset_index(drop=True)
+DENSE_QRELS = corpus().qrels.merge(DENSE_TOPICS[["qid"]])
+DENSE_ROWS = pt.model.add_ranks(
+    DENSE_TOPICS.merge(corpus().docs[["docno", "text", "doc_lang"]].iloc[[0, 1, 5, -2, -1]], how="cross").assign(
+        score=1.0
+    )
+)
+DENSE_FIRST = pt.Transformer.from_df(DENSE_ROWS.drop(columns=["query", "query_lang"]))
+
+
+def dense_case(name: str, make, others=(), texts=("query", "text"), rows=DENSE_ROWS, **options) -> Case:
+    return Case(
+        name,
+        make,
+        rows,
+        texts=texts,
+        others=others,
+        loaded=lambda rank: rank._net is not None,
+        warns=True,
+        trial=Trial(
+            systems=lambda rank: [DENSE_FIRST, DENSE_FIRST >> rank, DENSE_FIRST % 2 >> rank],
+            topics=DENSE_TOPICS,
+            qrels=DENSE_QRELS,
+        ),
+        **options,
+    )
+
+
+def found_by(full: pt.Transformer):
+    return [full, full % 3, full.languages("de")]
+
+
+def vectors_case(name: str, make, rows, texts) -> Case:
+    return Case(name, make, rows, texts=texts, warns=True, loaded=lambda encoder: encoder.dense._net is not None)
+
+
+CASES += [
+    dense_case(
+        "dense",
+        dense,
+        others=(
+            lambda: dense(models.bert(0.2)),
+            lambda: dense(dense_index=vectors()),
+            lambda: dense(algorithm="maml"),
+            lambda: dense(config=MetaConfig(max_length=(5, 5))),
+            lambda: dense(post=centring()),
+            lambda: dense(query_lang="de"),
+            lambda: dense(doc_lang="de"),
+            lambda: dense(num_results=3),
+            lambda: dense(doc_langs=("de",)),
+            lambda: dense(text_field="title"),
+            lambda: MetaSBERTRetriever.load(learned(), device="cpu"),
+        ),
+    ),
+    dense_case("dense-centred", lambda: dense(post=centring()), others=(dense,)),
+    replace(
+        dense_case("dense-learned", lambda: MetaSBERTRetriever.load(learned(), device="cpu"), others=(dense,)),
+        loaded=None,  # it is when it was read from disk
+    ),
+    dense_case("dense-index-rerank", lambda: dense(dense_index=vectors())),
+    dense_case(
+        "dense-index-vectors",
+        lambda: dense(dense_index=vectors()),
+        rows=DENSE_ROWS.drop(columns="text"),
+        texts=("query",),
+    ),
+    Case(
+        "dense-index",
+        lambda: dense(dense_index=vectors(True), post=centring(), num_results=20),
+        DENSE_TOPICS,
+        texts=("query",),
+        others=(lambda: dense(dense_index=vectors(), num_results=20),),
+        row_wise=False,
+        loaded=lambda full: full._net is not None,
+        warns=True,
+        trial=Trial(systems=found_by, topics=DENSE_TOPICS, qrels=DENSE_QRELS),
+    ),
+    vectors_case("dense-query-vectors", lambda: dense(post=centring()).query_encoder(), DENSE_TOPICS, ("query",)),
+    vectors_case(
+        "dense-doc-vectors",
+        lambda: dense().doc_encoder(),
+        corpus().docs[["docno", "text", "doc_lang"]].head(4),
+        ("text",),
+    ),
 ]
 for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out
     CASES.append(bm25_case(f"bm25-{engine}", engine, ENGLISH_TOPICS, texts=("query",), trial=first_stages(engine)))

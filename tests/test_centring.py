@@ -1,0 +1,272 @@
+"""LanguageCentering: what it subtracts, what it does about little data, and what it keeps on disk."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from pyterrier_mart.meta.centring import LanguageCentering, language_of, normalised
+from pyterrier_mart.meta.corpus import MultilingualCorpus
+from pyterrier_mart.meta.evaluation import lareqa_evaluate, summarise
+
+SIZE = 16
+
+
+def planted(questions=40, noise=0.3, bias=3.0, langs=("de", "el", "en"), seed=0):
+    """Vectors of questions and their answers: what is said, and a large part that only the language decides."""
+    rng = np.random.default_rng(seed)
+    said = rng.normal(size=(questions, SIZE))
+    topics, docs = [], []
+    for lang in langs:
+        of_lang = bias * rng.normal(size=SIZE)
+        for side, rows, name in (("query", topics, "q"), ("doc", docs, "d")):
+            for i in range(questions):
+                vector = said[i] + of_lang + noise * rng.normal(size=SIZE)
+                rows.append({"id": f"{name}{i}-{lang}", f"{side}_vec": vector.astype(np.float32), f"{side}_lang": lang})
+    return pd.DataFrame(topics), pd.DataFrame(docs)
+
+
+TOPICS, DOCS = planted()
+
+
+class Planted:
+    """An encoder whose texts are the names of planted vectors."""
+
+    def __init__(self, topics, docs):
+        self.known = {
+            **dict(zip(topics["id"], topics["query_vec"], strict=True)),
+            **dict(zip(docs["id"], docs["doc_vec"], strict=True)),
+        }
+
+    def encode(self, texts, side, **_):
+        return np.stack([self.known[text] for text in texts])
+
+
+def corpus_of(topics, docs):
+    qrels = topics[["id"]].merge(docs[["id"]], how="cross", suffixes=("", "_d"))
+    same = qrels["id"].str[1:].str.partition("-")[0] == qrels["id_d"].str[1:].str.partition("-")[0]
+    qrels = qrels[same].rename(columns={"id": "qid", "id_d": "docno"}).assign(label=1)
+    return MultilingualCorpus.from_frames(
+        topics.assign(qid=topics["id"], query=topics["id"], qgroup=topics["id"].str.partition("-")[0]),
+        docs.assign(docno=docs["id"], text=docs["id"]),
+        qrels,
+    )
+
+
+def scores(post=None):
+    return summarise(lareqa_evaluate(Planted(TOPICS, DOCS), corpus_of(TOPICS, DOCS), post=post))
+
+
+@pytest.fixture
+def centring():
+    return LanguageCentering(shrinkage=0).fit(TOPICS, DOCS)
+
+
+# ----------------------------------------------------------------------------------------------------- what it is for
+
+
+def test_it_removes_a_planted_language_bias(centring):
+    before, after = scores(), scores(centring)
+    assert after["multi"] > before["multi"] + 20
+    assert after["bi"] >= before["bi"] - 1 and after["mono"] >= before["mono"] - 1
+
+
+def test_centring_documents_alone_needs_no_language_of_questions():
+    centring = LanguageCentering(sides="documents").fit(None, DOCS)
+    unknown = [None] * len(TOPICS)
+    vectors = np.stack(TOPICS["query_vec"])
+    assert np.array_equal(centring.apply(vectors, unknown, "query"), normalised(vectors))
+    assert centring.languages("query") == () and centring.languages("document") == ("de", "el", "en")
+    assert scores(centring)["multi"] > scores()["multi"] + 10
+
+
+def test_the_means_of_held_out_texts_are_as_good():
+    half = TOPICS["id"].str[1:].str.partition("-")[0].astype(int) < 20
+    held_out = LanguageCentering().fit(TOPICS[half], DOCS[half])
+    full = LanguageCentering().fit(TOPICS, DOCS)
+    assert abs(scores(held_out)["multi"] - scores(full)["multi"]) < 10
+
+
+# -------------------------------------------------------------------------------------------------------- arithmetic
+
+
+def test_the_mean_of_a_language_is_subtracted(centring):
+    vectors = normalised(np.stack(TOPICS["query_vec"]))
+    of_el = (TOPICS["query_lang"] == "el").to_numpy()
+    expected = normalised(vectors[of_el] - vectors[of_el].mean(axis=0))
+    found = centring.apply(vectors, TOPICS["query_lang"].tolist(), "query")
+    assert found.dtype == np.float32
+    assert np.allclose(found[of_el], expected, atol=1e-6)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(("sides", "keep_global", "kept"), [
+    ("both", None, False), ("both", True, True), ("both", False, False),
+    ("documents", None, True), ("documents", True, True), ("documents", False, False),
+])  # fmt: skip
+def test_the_mean_over_all_languages_may_be_added_again(sides, keep_global, kept):
+    centring = LanguageCentering(sides=sides, keep_global=keep_global, shrinkage=0).fit(TOPICS, DOCS)
+    vectors = normalised(np.stack(DOCS["doc_vec"]))
+    langs = DOCS["doc_lang"].to_numpy()
+    means = np.stack([vectors[langs == lang].mean(axis=0) for lang in langs])
+    expected = normalised(vectors - means + (vectors.mean(axis=0) if kept else 0))
+    assert np.allclose(centring.apply(vectors, langs, "document"), expected, atol=1e-6)
+
+
+def test_shrinkage_weighs_with_the_number_of_texts():
+    few = pd.concat([DOCS[DOCS["doc_lang"] == "de"], DOCS[DOCS["doc_lang"] == "en"].head(2)])
+    vectors = normalised(np.stack(few["doc_vec"]))
+    langs, whole = few["doc_lang"].to_numpy(), normalised(np.stack(few["doc_vec"])).mean(axis=0)
+    centring = LanguageCentering(sides="documents", keep_global=False, shrinkage=6).fit(None, few)
+    for lang, weight in (("de", 40 / 46), ("en", 2 / 8)):
+        own = vectors[langs == lang]
+        mean = weight * own.mean(axis=0) + (1 - weight) * whole
+        assert np.allclose(centring.apply(own, [lang] * len(own), "document"), normalised(own - mean), atol=1e-6)
+
+
+def test_a_text_that_is_its_languages_mean_has_a_direction_by_default():
+    one = DOCS.groupby("doc_lang").head(1)
+    vectors, langs = np.stack(one["doc_vec"]), one["doc_lang"].tolist()
+    centring = LanguageCentering(shrinkage=0).fit(TOPICS, one)
+    assert np.allclose(centring.apply(vectors, langs, "document"), 0, atol=1e-3) or np.isfinite(vectors).all()
+    found = LanguageCentering().fit(TOPICS, one).apply(vectors, langs, "document")
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_a_vector_of_zeros_stays_finite():
+    centring = LanguageCentering(shrinkage=0).fit(TOPICS, DOCS)
+    zeros = np.zeros((1, SIZE), dtype=np.float32)
+    assert np.isfinite(centring.apply(zeros, ["de"], "query")).all()
+    assert np.array_equal(normalised(zeros), zeros)
+
+
+def test_inputs_are_not_changed(centring):
+    vectors = np.stack(DOCS["doc_vec"])
+    before, topics, docs = vectors.copy(), TOPICS.copy(deep=True), DOCS.copy(deep=True)
+    LanguageCentering().fit(TOPICS, DOCS).apply(vectors, DOCS["doc_lang"].tolist(), "document")
+    assert np.array_equal(vectors, before)
+    pd.testing.assert_frame_equal(TOPICS, topics)
+    pd.testing.assert_frame_equal(DOCS, docs)
+
+
+# ----------------------------------------------------------------------------------------------------------- languages
+
+
+def test_unknown_languages_get_the_mean_of_all_with_one_warning(centring):
+    vectors = normalised(np.stack(DOCS["doc_vec"])[:4])
+    with pytest.warns(
+        UserWarning, match=r"from 3 document vectors .* know: none \(2\), fr \(1\); it knows de, el, en"
+    ) as caught:
+        found = centring.apply(vectors, ["fr", None, float("nan"), "de"], "document")
+    assert len(caught) == 1
+    whole = normalised(np.stack(DOCS["doc_vec"])).mean(axis=0)
+    assert np.allclose(found[:3], normalised(vectors[:3] - whole), atol=1e-6)
+    assert not np.allclose(found[3], normalised(vectors - whole)[3], atol=1e-3)
+
+
+@pytest.mark.parametrize(("value", "code"), [
+    ("de", "de"), ("deu", "de"), (" DE ", "de"), ("zh-Hant", "zh-Hant"), ("", None), ("  ", None), (None, None),
+    (float("nan"), None), (3, None),
+])  # fmt: skip
+def test_codes_of_languages(value, code):
+    assert language_of(value) == code
+
+
+def test_aliases_are_one_language(centring):
+    vectors = np.stack(DOCS["doc_vec"])[:2]
+    assert np.array_equal(
+        centring.apply(vectors, ["ell"] * 2, "document"), centring.apply(vectors, ["el"] * 2, "document")
+    )
+
+
+def test_texts_without_a_language_are_not_learned_from(centring):
+    more = pd.concat([DOCS, DOCS.head(30).assign(doc_lang=None)])
+    assert LanguageCentering(shrinkage=0).fit(TOPICS, more) == centring
+
+
+# -------------------------------------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"sides": "queries"}, "sides must be 'both' or 'documents', not 'queries'"),
+    ({"keep_global": 1}, "keep_global must be None, True or False, not 1"),
+    ({"shrinkage": -1}, "shrinkage must be a number >= 0, not -1"),
+    ({"shrinkage": float("nan")}, "shrinkage must be a number >= 0, not nan"),
+])  # fmt: skip
+def test_wrong_settings_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        LanguageCentering(**options)
+
+
+@pytest.mark.parametrize(("topics", "docs", "message"), [
+    (None, DOCS, "topics must be a data frame with query_vec and query_lang, not None"),
+    (TOPICS.drop(columns="query_lang"), DOCS, r"topics lacks the column query_lang, it has \['id', 'query_vec'\]"),
+    (TOPICS, DOCS.iloc[:0], "docs: there is no text with a language to learn means from"),
+    (TOPICS, DOCS.assign(doc_lang=None), "docs: there is no text with a language"),
+    (TOPICS, DOCS.assign(doc_vec=[np.full(SIZE, np.nan)] * len(DOCS)), "docs: a vector is not finite"),
+    (TOPICS, DOCS.assign(doc_vec=[np.ones(4)] * len(DOCS)), r"topics and docs have different lengths: \[4, 16\]"),
+])  # fmt: skip
+def test_what_it_cannot_learn_from(topics, docs, message):
+    with pytest.raises(ValueError, match=message):
+        LanguageCentering().fit(topics, docs)
+
+
+def test_it_must_be_fitted_and_fit(centring):
+    with pytest.raises(ValueError, match="is not fitted: call fit"):
+        LanguageCentering().apply(np.zeros((1, SIZE)), ["de"], "query")
+    with pytest.raises(ValueError, match=r"expected vectors of shape \(2 languages, 16\), found \(2, 3\)"):
+        centring.apply(np.zeros((2, 3)), ["de", "de"], "query")
+    with pytest.raises(ValueError, match=r"expected vectors of shape \(1 languages, 16\), found \(2, 16\)"):
+        centring.apply(np.zeros((2, SIZE)), ["de"], "query")
+
+
+# ---------------------------------------------------------------------------------------------------- identity and disk
+
+
+def test_equality_is_by_value(centring):
+    same = LanguageCentering(shrinkage=0).fit(TOPICS.copy(), DOCS.copy())
+    assert same == centring and hash(same) == hash(centring) and repr(same) == repr(centring)
+    others = [
+        LanguageCentering(shrinkage=0), LanguageCentering().fit(TOPICS, DOCS), centring.for_encoder("abc"),
+        LanguageCentering(shrinkage=0).fit(TOPICS, DOCS.iloc[1:]),
+        LanguageCentering(shrinkage=0, keep_global=True).fit(TOPICS, DOCS),
+    ]  # fmt: skip
+    assert all(other != centring for other in others) and centring != "text"
+    assert len({repr(other) for other in others if other.encoder is None}) == 4
+    assert repr(LanguageCentering()) == "LanguageCentering()"
+
+
+def test_it_is_saved_whole(centring, tmp_path):
+    path = tmp_path / "centring.safetensors"
+    for made in (centring, LanguageCentering(sides="documents").fit(None, DOCS).for_encoder("0123")):
+        made.save(path)
+        loaded = LanguageCentering.load(path)
+        assert loaded == made and loaded.encoder == made.encoder
+        vectors, langs = np.stack(DOCS["doc_vec"]), DOCS["doc_lang"].tolist()
+        assert np.array_equal(loaded.apply(vectors, langs, "document"), made.apply(vectors, langs, "document"))
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ValueError, match="is not fitted"):
+        LanguageCentering().save(path)
+
+
+def test_what_cannot_be_loaded(centring, tmp_path):
+    path = tmp_path / "centring.safetensors"
+    with pytest.raises(FileNotFoundError, match="no saved LanguageCentering at .*centring"):
+        LanguageCentering.load(path)
+    centring.save(path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"{}", whole[:-7], whole[:50]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{path} is no saved LanguageCentering, or damaged"):
+            LanguageCentering.load(path)
+    path.write_bytes(whole[:-4] + b"\x00\x00\x80\x3f")
+    with pytest.raises(ValueError, match="damaged saved LanguageCentering .*: its means are not those that were saved"):
+        LanguageCentering.load(path)
+    path.write_bytes(whole)
+    other = tmp_path / "other.safetensors"
+    save_file(load_file(path), other)  # without what says what it is
+    with pytest.raises(ValueError, match="other.safetensors is no saved LanguageCentering"):
+        LanguageCentering.load(other)
+    shutil.rmtree(tmp_path)
