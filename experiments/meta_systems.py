@@ -287,6 +287,12 @@ def _write(place: Path, result: Result, settings: Mapping[str, Any]) -> None:
         tmp.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def _later(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that there were not when something was measured, if they still have no effect."""
+    default = MetaConfig().as_json()
+    return {name: value for name, value in ours.items() if name not in theirs and value == default[name]}
+
+
 def _read(place: Path, settings: Mapping[str, Any]) -> Result | None:
     """Reads what was measured; None if it is not there or not complete."""
     path = place.with_suffix(".json")
@@ -294,9 +300,9 @@ def _read(place: Path, settings: Mapping[str, Any]) -> Result | None:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    if info.get("settings") != settings:
-        theirs = info.get("settings", {})
-        config = theirs.get("config", {})
+    theirs = info.get("settings", {})
+    config = {**_later(settings["config"], theirs.get("config", {})), **theirs.get("config", {})}
+    if {**theirs, "config": config} != settings:
         other = [name for name, value in settings.items() if name != "config" and theirs.get(name) != value]
         other += [name for name, value in settings["config"].items() if config.get(name) != value]
         raise SystemExit(f"--path: {path} was made with other settings ({', '.join(other)}); name another path")
