@@ -246,7 +246,8 @@ class Bench:
             rows = some.head(self.args.centring_texts)
             encoded = encoder.encode(rows[text], side)  # type: ignore[arg-type]
             frames[side] = rows.assign(**{"query_vec" if side == "query" else "doc_vec": list(encoded)})
-        return LanguageCentering().fit(frames["query"], frames["document"])
+        # The plainest form: means are subtracted, and the mean over all languages with them.
+        return LanguageCentering(keep_global=False, shrinkage=1.0).fit(frames["query"], frames["document"])
 
     def _settings(self, recipe: Recipe, index: int) -> dict[str, Any]:
         """What decides a result, as JSON values."""

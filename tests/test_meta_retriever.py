@@ -23,7 +23,9 @@ from pyterrier_mart.meta.corpus import MultilingualCorpus
 from pyterrier_mart.meta.errors import EmptyLanguageError
 from pyterrier_mart.meta.evaluation import lareqa_evaluate
 from pyterrier_mart.meta.index import DenseIndex
-from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
+from pyterrier_mart.meta.material import few_questions
+from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+from pyterrier_mart.meta.saved import MetaSBERTModel
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -182,7 +184,7 @@ def test_each_text_is_encoded_once(monkeypatch):
 
 def test_batches_and_parts_change_nothing(monkeypatch):
     usual = scores(dense())
-    monkeypatch.setattr("pyterrier_mart.meta.retriever._ROWS", 3)
+    monkeypatch.setattr("pyterrier_mart.meta.rows._PART", 3)
     assert np.allclose(scores(dense(batch_size=1)), usual, atol=1e-6)
 
 
@@ -221,6 +223,15 @@ def test_bars_are_shown_when_asked_for(capsys, tmp_path):
     quiet = dense()
     quiet.retriever(quiet.index(tmp_path / "quiet", DOCS))(TOPICS)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_centring_that_is_fitted_shows_a_bar(capsys):
+    one = LanguageCentering.fit_corpus(dense(verbose=True), corpus(), sample=5)
+    assert "LanguageCentering" in capsys.readouterr().err
+    seen = []
+    again = LanguageCentering.fit_corpus(dense(verbose=True), corpus(), sample=5, progress=seen.append)
+    assert one == again and sum(seen) == 30
+    assert LanguageCentering.fit_corpus(dense(), corpus(), sample=5) == one and capsys.readouterr() == ("", "")
 
 
 # -------------------------------------------------------------------------------------------------------- what it takes
@@ -492,6 +503,46 @@ def test_other_weights_or_another_centring_are_refused(index, centring, tmp_path
     assert len(dense(post=centring, batch_size=3).retriever(of_centred, num_results=1)(TOPICS)) == 4
 
 
+@pytest.mark.parametrize("options", [{}, {"sides": "documents"}, None], ids=str)
+def test_vectors_of_an_index_are_used_again(options, index, tmp_path, monkeypatch):
+    made = dense(post=options if options is None else LanguageCentering.fit_corpus(base(), corpus(), **options))
+    anew = made.index(tmp_path / "anew", corpus())
+    encoder = made.load_model()
+    monkeypatch.setattr(made, "load_model", lambda: encoder)
+    monkeypatch.setattr(encoder, "features", lambda texts, side: pytest.fail("texts are encoded"))
+    monkeypatch.setattr(dense_index, "_CHUNK", 5)
+    again = made.index(tmp_path / "again", index)
+    everything = np.arange(len(anew))
+    assert np.allclose(again.vectors(everything), anew.vectors(everything), atol=1e-6)
+    assert again.docnos(everything) == anew.docnos(everything) and again.maker == anew.maker == made.maker
+    assert again.doc_langs(everything) == anew.doc_langs(everything)
+    assert {**again.meta, "content": ""} == {**anew.meta, "content": ""}
+    monkeypatch.undo()
+    pd.testing.assert_frame_equal(made.retriever(again)(TOPICS), made.retriever(anew)(TOPICS))
+
+
+def test_languages_of_an_index_that_is_used_again(centring, tmp_path):
+    raw = dense().index(tmp_path / "raw", DOCS.assign(doc_lang=["xx", *[None] * 3, *DOCS["doc_lang"][4:]]))
+    with pytest.warns(UserWarning, match=r"from 4 document vectors .*does not know: none \(3\), xx \(1\)") as caught:
+        again = dense(post=centring, verbose=True).index(tmp_path / "i", raw)
+    assert len(messages(caught)) == 1 and caught[0].filename == __file__
+    assert again.doc_langs(np.arange(5)) == ["xx", None, None, None, DOCS["doc_lang"][4]]
+    known = dense(doc_lang="fr").index(tmp_path / "i", raw, overwrite=True)
+    assert known.doc_langs(np.arange(5)) == ["xx", "fr", "fr", "fr", DOCS["doc_lang"][4]]
+
+
+def test_an_index_of_other_vectors_is_not_used_again(index, centring, tmp_path):
+    centred = dense(post=centring).index(tmp_path / "centred", index)
+    for made in (dense(post=centring), dense()):
+        with pytest.raises(ValueError, match=r"centred was made by .*LanguageCentering.*: its vectors are centred"):
+            made.index(tmp_path / "i", centred)
+    with pytest.raises(ValueError, match=r"plain was made by .*, and the retriever is .*: its vectors cannot be used"):
+        dense(config=MetaConfig(max_length=(5, 5))).index(tmp_path / "i", index)
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
+        dense(post=centring).index(tmp_path / "centred", index)
+    assert [path.name for path in tmp_path.iterdir()] == ["centred"]
+
+
 def test_docnos_that_are_not_in_the_index(index):
     full = dense().retriever(index)
     for docno in ("nope", "ü", "", None, 7):
@@ -708,6 +759,31 @@ def test_training_changes_what_is_found():
     assert all("dev_multi" in row for row in made.history.steps)
     assert made.post.encoder == made.fingerprint
     assert equal(state(dense()), state(base()))
+
+
+def test_few_validation_questions_are_asked_over_all_documents(monkeypatch):
+    part, asked = corpus(), []
+    evaluation = "pyterrier_mart.meta.evaluation.lareqa_evaluate"
+    monkeypatch.setattr(evaluation, lambda encoder, of: asked.append(of) or lareqa_evaluate(encoder, of))
+    for most in (2, 2, 1, 99, None):
+        config = QUICK.replace(max_steps=0, valid_questions=most)
+        made = dense(config=config, algorithm="fine-tune", corpus=part)
+        made.fit(part.topics, part.qrels, part.topics.head(35), part.qrels)
+        assert asked[-1].docs.equals(part.docs) and len(made.history.evaluations) == 1
+    two, again, one, many, everything = (set(of.topics["qid"]) for of in asked)
+    assert two == again > one and many == everything == set(part.topics["qid"].head(35))
+    assert asked[0].topics["query_lang"].value_counts().to_dict() == dict.fromkeys(LANGS, 2)
+    assert set(asked[0].qrels["qid"]) == two and len(asked[0].qrels) == 18
+    other = few_questions(part, 2, seed=7)
+    assert set(other.topics["qid"]) != two and set(other.topics["query_lang"]) == set(LANGS)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
+def test_no_validation_questions_are_too_few(value):
+    with pytest.raises(ValueError, match=f"valid_questions must be None or a whole number >= 1, not {value!r}"):
+        MetaConfig(valid_questions=value)
+    config = MetaConfig(valid_questions=3)
+    assert MetaConfig.from_json(config.to_json()) == config and "valid_questions=3" in config.short()
 
 
 def test_training_again_starts_again_and_gives_the_same():

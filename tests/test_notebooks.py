@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import models
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 REDUCED = {
+    "meta.ipynb": f"""
+ENCODER = {str(models.bert())!r}
+STEPS = 1
+SETTINGS = dict(max_length=(16, 16), freeze="first:2", adapt="last:2", meta_batch_size=1, inner_steps=1, n_neg=1)
+TEST = 8
+""",
     "mart.ipynb": """
 ENCODER = "minilm-l6-en"
 TRAIN, TEST = 8, 6
@@ -25,7 +32,7 @@ def test_notebook_runs(name, tmp_path):
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     html = "".join(output.get("data", {}).get("text/html", "") for output in outputs)
-    assert "AP@100" in html and "MART" in html
+    assert "AP@100" in html and {"mart": "MART", "meta": "dense, meta-trained"}[name.split(".")[0]] in html
 
 
 @pytest.mark.parametrize("name", sorted(REDUCED))

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from pyterrier_mart.meta.evaluation import language_bias, lareqa_evaluate, sts_evaluate, summarise
     from pyterrier_mart.meta.folds import Fold, kfold_by_group, kfold_pairs
     from pyterrier_mart.meta.index import DenseIndex
-    from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
+    from pyterrier_mart.meta.retriever import MetaSBERTRetriever
     from pyterrier_mart.meta.sampling import PairTaskSampler, TripletTaskSampler
+    from pyterrier_mart.meta.saved import MetaSBERTModel
 
 __all__ = [
     "TRANSFER_MODES",
@@ -55,7 +56,7 @@ _MODULES = {
     "LanguageCentering": "centring",
     "LeakageError": "errors",
     "MetaConfig": "config",
-    "MetaSBERTModel": "retriever",
+    "MetaSBERTModel": "saved",
     "MetaSBERTRetriever": "retriever",
     "MultilingualCorpus": "corpus",
     "PairCorpus": "corpus",

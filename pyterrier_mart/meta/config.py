@@ -87,6 +87,8 @@ class MetaConfig:
         max_steps: Meta-steps at most; ``None`` for 20 epochs.
         eval_steps: Meta-steps between two evaluations on the development set.
         patience: Stop after so many meta-steps without a better development score.
+        valid_questions: Questions of each language, chosen by the seed, that an evaluation asks at most; ``None`` for
+            all. They are ranked against all documents of the development set.
         update_on_valid: Whether training goes on with tasks of the development set, as in the paper, which then
             cannot choose the best step.
         train_mode: Whether dropout is on.
@@ -127,6 +129,7 @@ class MetaConfig:
     max_steps: int | None = None
     eval_steps: int = 10
     patience: int = 50
+    valid_questions: int | None = None
     update_on_valid: bool = False
     train_mode: bool = False
     max_length: tuple[int, int] = (96, 256)
@@ -162,10 +165,10 @@ class MetaConfig:
             value = getattr(self, name)
             if not (isinstance(value, str) and value) and not (name == "freeze" and value is None):
                 raise ValueError(f"{name} must be text, not {value!r}")
-        if self.max_steps is not None and (
-            isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int) or self.max_steps < 0
-        ):
-            raise ValueError(f"max_steps must be None or a whole number >= 0, not {self.max_steps!r}")
+        for name, least in (("max_steps", 0), ("valid_questions", 1)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} must be None or a whole number >= {least}, not {value!r}")
         if self.order == "second" and self.backend == "inplace":
             raise ValueError("order='second' needs backend='functional' (or 'learn2learn'), not 'inplace'")
         transfer_paths(self.transfer)

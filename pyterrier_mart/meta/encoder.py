@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,7 +17,7 @@ from pyterrier_mart import encoders
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-__all__ = ["Features", "Side", "TextEncoder", "load_sentence_transformer"]
+__all__ = ["Features", "Side", "TextEncoder", "load_sentence_transformer", "model_fingerprint"]
 
 Side: TypeAlias = Literal["query", "document"]
 #: What a sentence-transformers model takes: token ids, attention mask and the like.
@@ -134,3 +136,17 @@ class TextEncoder:
                     progress(stop - start)
                 start = stop
         return vectors[[place[text] for text in texts]]
+
+
+def model_fingerprint(model: torch.nn.Module) -> str:
+    """Returns what vectors depend on besides lengths: weights, pooling and other modules, prompts."""
+    modules = [
+        [type(module).__name__, getattr(module, "get_config_dict", lambda: None)()] for module in model.children()
+    ]
+    tokenizer, prompts = getattr(model, "tokenizer", ()), getattr(model, "prompts", {})
+    described = json.dumps([modules, len(tokenizer), dict(prompts)], sort_keys=True, default=repr)
+    digest = hashlib.blake2b(described.encode(), digest_size=16)
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -33,7 +33,9 @@ _UNKNOWN = 255  # the number of no language
 _CHUNK = 4096  # documents that are encoded at a time: what is in memory does not grow with the collection
 _SCORES = 2**26  # in memory at a time
 
-Encode = Callable[["list[str]", "list[str | None]"], npt.NDArray[np.float32]]
+Vectors = npt.NDArray[np.float32]
+Encode = Callable[["list[str]", "list[str | None]"], Vectors]
+Change = Callable[[Vectors, "list[str | None]"], Vectors]
 
 
 class Maker(NamedTuple):
@@ -174,7 +176,7 @@ class DenseIndex(pt.Artifact):
             )
         return found
 
-    def vectors(self, docids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def vectors(self, docids: npt.NDArray[np.int64]) -> Vectors:
         """Returns vectors of documents by their numbers, of shape (documents, dimension)."""
         vectors, _ = self.flex.payload(return_docnos=False)
         return np.asarray(vectors[docids])
@@ -221,7 +223,7 @@ class DenseIndex(pt.Artifact):
 
     def search(
         self,
-        vectors: npt.NDArray[np.float32],
+        vectors: Vectors,
         num_results: int,
         languages: tuple[str, ...] | None = None,
         device: str | None = None,
@@ -288,9 +290,80 @@ class DenseIndex(pt.Artifact):
         """
         _flex_class()  # before hours of work
         stream = _Documents(documents, encode, text_field, doc_lang)
+        made = cls._written(path, stream, stream.chunks(), maker, text_field, overwrite)
+        if stream.empty_texts:
+            warnings.warn(
+                f"{stream.empty_texts} of {stream.count} documents have no text in {text_field!r} and count as empty",
+                stacklevel=3,
+            )
+        return made
+
+    def derive(
+        self,
+        path: str | os.PathLike[str],
+        change: Change,
+        maker: Maker,
+        *,
+        doc_lang: str | None = None,
+        overwrite: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> DenseIndex:
+        """Writes an index of the same documents with vectors made of these; :meth:`MetaSBERTRetriever.index` calls it.
+
+        Vectors are read a few thousand at a time. The index appears when it is complete.
+
+        Args:
+            path: The directory.
+            change: Makes vectors of vectors and their languages.
+            maker: What encoder and ``change`` are together.
+            doc_lang: Language of documents that have none here.
+            overwrite: Whether to replace an existing index.
+            progress: Called with how many documents were written since the last call.
+
+        Raises:
+            ValueError: If the vectors here are another encoder's, or were post-processed; the message names what made
+                them.
+            FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
+            ImportError: If pyterrier_dr is not installed.
+        """
+        own = self.maker
+        if own.encoder_fingerprint != maker.encoder_fingerprint:
+            raise ValueError(
+                f"the index {self.path} was made by {own}, and the retriever is {maker}: its vectors cannot be used; "
+                "pass the documents, to encode them again"
+            )
+        if own.post_fingerprint is not None:
+            raise ValueError(
+                f"the index {self.path} was made by {own}: its vectors are centred already; pass the index without "
+                "post-processing that they were made of, or the documents"
+            )
+        stream = _Stream(doc_lang)
+        chunks = self._changed(stream, change, progress)
+        return self._written(path, stream, chunks, maker, self.meta.get("text_field"), overwrite)
+
+    def _changed(self, stream: _Stream, change: Change, progress: Callable[[int], object] | None) -> Iterator[Vectors]:
+        for start in range(0, len(self), _CHUNK):
+            docids = np.arange(start, min(start + _CHUNK, len(self)))
+            docnos = self.docnos(docids)
+            langs = [stream.add(docno, lang) for docno, lang in zip(docnos, self.doc_langs(docids), strict=True)]
+            yield stream.checked(docnos, langs, change(self.vectors(docids), langs))
+            if progress is not None:
+                progress(len(docids))
+
+    @classmethod
+    def _written(
+        cls,
+        path: str | os.PathLike[str],
+        stream: _Stream,
+        chunks: Iterator[Vectors],
+        maker: Maker,
+        text_field: str | None,
+        overwrite: bool,
+    ) -> DenseIndex:
+        """Writes vectors chunk by chunk, and then what the stream gathered of their documents."""
         with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
             with open(tmp / "vecs.f4", "wb") as file:
-                for vectors in stream.chunks():
+                for vectors in chunks:
                     file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
             _write_docnos(tmp / "docnos.npids", list(stream.docnos))
             np.save(tmp / _LANGUAGES, np.frombuffer(bytes(stream.codes), dtype=np.uint8))
@@ -301,11 +374,6 @@ class DenseIndex(pt.Artifact):
                 **maker._asdict(), "content": stream.digest.hexdigest(),
             }  # fmt: skip
             (tmp / META).write_bytes(meta_bytes(meta))
-        if stream.empty_texts:
-            warnings.warn(
-                f"{stream.empty_texts} of {stream.count} documents have no text in {text_field!r} and count as empty",
-                stacklevel=3,
-            )
         return cls(path)
 
     # --- identity -------------------------------------------------------------------------------------------------
@@ -384,18 +452,69 @@ def documents_of(documents: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
     return source, None
 
 
-class _Documents:
-    """Documents on their way into an index: checked, counted, and encoded chunk by chunk."""
+class _Stream:
+    """Documents on their way into an index: checked and counted.
+
+    Attributes:
+        docnos: Their docnos, in order.
+        codes: The number of each one's language.
+        languages: The numbers of the languages.
+        size: Length of the vectors.
+        count: Documents so far.
+        digest: Of docnos, languages and vectors.
+    """
+
+    def __init__(self, doc_lang: str | None):
+        self.docnos: dict[str, None] = {}
+        self.codes, self.languages, self.size, self.count = bytearray(), dict[str, int](), 0, 0
+        self.digest = hashlib.blake2b(digest_size=16)
+        self._doc_lang = doc_lang
+
+    def add(self, docno: str, lang: str | None) -> str | None:
+        """Notes a document and returns its language.
+
+        Raises:
+            ValueError: If there was such a docno before, or there are too many languages.
+        """
+        self.count += 1
+        if docno in self.docnos:
+            self.fail(f"the docno {docno!r} occurs twice")
+        self.docnos[docno] = None
+        lang = lang or self._doc_lang
+        if lang is not None and lang not in self.languages:
+            if len(self.languages) == _UNKNOWN:
+                self.fail(f"the language {lang!r} is one too many: an index holds {_UNKNOWN} languages")
+            self.languages[lang] = len(self.languages)
+        self.codes.append(_UNKNOWN if lang is None else self.languages[lang])
+        return lang
+
+    def checked(self, docnos: Sequence[str], langs: Sequence[str | None], vectors: Vectors) -> Vectors:
+        """Notes vectors of documents and returns them.
+
+        Raises:
+            ValueError: If one is not finite; the message names the document.
+        """
+        if not (finite := np.isfinite(vectors).all(axis=1)).all():
+            raise ValueError(f"the vector of the document {docnos[int(np.argmin(finite))]!r} is not finite")
+        self.size = vectors.shape[1]
+        self.digest.update(repr(list(zip(docnos, langs, strict=True))).encode())
+        self.digest.update(np.ascontiguousarray(vectors).tobytes())
+        return vectors
+
+    def fail(self, message: str) -> NoReturn:
+        """Raises a ``ValueError`` that says which document it is."""
+        raise ValueError(f"document {self.count}: {message}")
+
+
+class _Documents(_Stream):
+    """Documents with texts, which are encoded chunk by chunk."""
 
     def __init__(self, documents: Iterable[dict[str, Any]], encode: Encode, text_field: str, doc_lang: str | None):
-        self.codes, self.languages, self.size, self.empty_texts = bytearray(), dict[str, int](), 0, 0
-        self.count = 0
-        self.digest = hashlib.blake2b(digest_size=16)  # of docnos, languages and vectors
-        self._documents, self._encode = documents, encode
-        self._text_field, self._doc_lang = text_field, doc_lang
-        self.docnos: dict[str, None] = {}
+        super().__init__(doc_lang)
+        self.empty_texts = 0
+        self._documents, self._encode, self._text_field = documents, encode, text_field
 
-    def chunks(self) -> Iterator[npt.NDArray[np.float32]]:
+    def chunks(self) -> Iterator[Vectors]:
         """Yields the vectors of some documents at a time.
 
         Raises:
@@ -403,7 +522,7 @@ class _Documents:
         """
         chunk: list[tuple[str, str, str | None]] = []
         for document in self._documents:
-            chunk.append(self._checked(document))
+            chunk.append(self._read(document))
             if len(chunk) == _CHUNK:
                 yield self._encoded(chunk)
                 chunk = []
@@ -412,37 +531,26 @@ class _Documents:
         if not self.count:
             raise ValueError("there are no documents to index")
 
-    def _encoded(self, chunk: list[tuple[str, str, str | None]]) -> npt.NDArray[np.float32]:
-        vectors = self._encode([text for _, text, _ in chunk], [lang for _, _, lang in chunk])
-        if not (finite := np.isfinite(vectors).all(axis=1)).all():
-            raise ValueError(f"the vector of the document {chunk[int(np.argmin(finite))][0]!r} is not finite")
-        self.size = vectors.shape[1]
-        self.digest.update(repr([(docno, lang) for docno, _, lang in chunk]).encode())
-        self.digest.update(np.ascontiguousarray(vectors).tobytes())
-        return vectors
+    def _encoded(self, chunk: list[tuple[str, str, str | None]]) -> Vectors:
+        docnos, langs = [docno for docno, _, _ in chunk], [lang for _, _, lang in chunk]
+        return self.checked(docnos, langs, self._encode([text for _, text, _ in chunk], langs))
 
-    def _checked(self, document: dict[str, Any]) -> tuple[str, str, str | None]:
-        self.count += 1
+    def _read(self, document: dict[str, Any]) -> tuple[str, str, str | None]:
+        problem = None
         if not isinstance(document, dict):
-            self._fail(f"expected a dict with docno and {self._text_field}, found {document!r:.80}")
-        docno = document.get("docno")
-        if not isinstance(docno, str) or docno.split() != [docno] or not (docno.isascii() and docno.isprintable()):
-            self._fail(f"expected a docno of printable ASCII characters without white space, found {docno!r}")
-        if self._text_field not in document:
-            self._fail(f"{docno!r} has no field {self._text_field!r}; found {sorted(document)}")
-        if docno in self.docnos:
-            self._fail(f"the docno {docno!r} occurs twice")
-        self.docnos[docno] = None
-        text = document[self._text_field]
+            problem = f"expected a dict with docno and {self._text_field}, found {document!r:.80}"
+        elif not _is_docno(docno := document.get("docno")):
+            problem = f"expected a docno of printable ASCII characters without white space, found {docno!r}"
+        elif self._text_field not in document:
+            problem = f"{docno!r} has no field {self._text_field!r}; found {sorted(document)}"
+        if problem is not None:
+            self.count += 1
+            self.fail(problem)
+        docno, text = document["docno"], document[self._text_field]
         if not isinstance(text, str):
             self.empty_texts, text = self.empty_texts + 1, ""
-        lang = language_of(document.get("doc_lang")) or self._doc_lang
-        if lang is not None and lang not in self.languages:
-            if len(self.languages) == _UNKNOWN:
-                self._fail(f"the language {lang!r} is one too many: an index holds {_UNKNOWN} languages")
-            self.languages[lang] = len(self.languages)
-        self.codes.append(_UNKNOWN if lang is None else self.languages[lang])
-        return docno, text, lang
+        return docno, text, self.add(docno, language_of(document.get("doc_lang")))
 
-    def _fail(self, message: str) -> NoReturn:
-        raise ValueError(f"document {self.count}: {message}")
+
+def _is_docno(value: object) -> bool:
+    return isinstance(value, str) and value.split() == [value] and value.isascii() and value.isprintable()

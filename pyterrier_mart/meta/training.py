@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import os
@@ -18,6 +17,7 @@ import torch
 
 from pyterrier_mart.meta.checkpoints import Checkpoints
 from pyterrier_mart.meta.config import MetaConfig
+from pyterrier_mart.meta.encoder import model_fingerprint
 from pyterrier_mart.meta.episodes import MetaTask
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Run:
         """What decides the result."""
         return {
             "algorithm": type(self.learner).__name__,
-            "model": _fingerprint(self.learner.encoder.model),
+            "model": model_fingerprint(self.learner.encoder.model),
             "tasks": [sampler.fingerprint for sampler in self.samplers],
             "metric": self.metric if self.evaluate is not None else None,
             "config": self.config.as_json(),
@@ -309,12 +309,3 @@ class _Progress(AbstractContextManager["_Progress"]):
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
-
-
-def _fingerprint(model: torch.nn.Module) -> str:
-    """Returns a fingerprint of a model's weights."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
