@@ -200,7 +200,7 @@ class LanguageCentering:
         the mean stays 0.
 
         Args:
-            vectors: Of shape (texts, dimension).
+            vectors: Of shape (texts, dimension). Their lengths do not count.
             languages: Language of each text. What is not text is an unknown language.
             side: Whether they are questions or documents.
             warn: Whether to warn of unknown languages.
@@ -222,7 +222,7 @@ class LanguageCentering:
         place = {language: i for i, language in enumerate(of.languages)}
         shrunk = self._shrunk(of)
         rows = [place.get(language_of(language) or "", len(place)) for language in languages]
-        return normalised(vectors - shrunk[rows])
+        return normalised(normalised(vectors) - shrunk[rows])
 
     def unknown(self, languages: Sequence[object], side: Side) -> Counter[str]:
         """Counts the texts whose language has no mean, by language; those without one as ``"?"``."""

@@ -37,6 +37,8 @@ _SWITCHES = ("kd_detach_teacher", "update_on_valid", "train_mode")
 class MetaConfig:
     """Settings of meta-learning; the defaults are the recommended ones, :meth:`paper` and :meth:`code` the published.
 
+    Better still, where encoding all training texts beforehand is affordable, are ``negatives="hard"`` and ``n_neg=2``.
+
     The paper is M'hamdi et al., arXiv 2309.08185; numbers are from its Appendix C.3.
 
     Attributes:
@@ -115,9 +117,9 @@ class MetaConfig:
     adapt: str = "no-embeddings"
     freeze: str | None = "embeddings"
     meta_batch_size: int = 4
-    outer_lr: float = 5e-5
+    outer_lr: float = 3e-5
     weight_decay: float = 0.0
-    warmup_steps: int = 0
+    warmup_steps: int = 8
     max_grad_norm: float | None = None
     kd: str = "kl-logits"
     kd_lambda: float = 0.5
@@ -181,8 +183,8 @@ class MetaConfig:
         """
         stated: dict[str, Any] = {
             "n_neg": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
-            "student_steps": 1, "adapt": "all", "freeze": None, "outer_lr": 1e-5, "kd": "loss", "kd_lambda": 0.5,
-            "update_on_valid": True,
+            "student_steps": 1, "adapt": "all", "freeze": None, "outer_lr": 1e-5, "warmup_steps": 0,
+            "kd": "loss", "kd_lambda": 0.5, "update_on_valid": True,
         }  # fmt: skip
         return cls(**{**stated, **changes})
 
@@ -191,8 +193,8 @@ class MetaConfig:
         """Returns what the authors' published code does where it departs from the paper and that can be had here."""
         done: dict[str, Any] = {
             "n_neg": 1, "k_shot": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
-            "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "kd": "loss-sum", "kd_lambda": 0.5,
-            "kd_detach_teacher": False, "update_on_valid": True, "query_sampling": "similar",
+            "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "warmup_steps": 0,
+            "kd": "loss-sum", "kd_lambda": 0.5, "kd_detach_teacher": False, "update_on_valid": True, "query_sampling": "similar",
         }  # fmt: skip
         return cls(**{**done, **changes})
 
