@@ -194,7 +194,8 @@ class MetaConfig:
         done: dict[str, Any] = {
             "n_neg": 1, "k_shot": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
             "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "warmup_steps": 0,
-            "kd": "loss-sum", "kd_lambda": 0.5, "kd_detach_teacher": False, "update_on_valid": True, "query_sampling": "similar",
+            "kd": "loss-sum", "kd_lambda": 0.5, "kd_detach_teacher": False, "update_on_valid": True,
+            "query_sampling": "similar",
         }  # fmt: skip
         return cls(**{**done, **changes})
 
