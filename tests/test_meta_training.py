@@ -49,7 +49,7 @@ class Learner:
     """A learner of two layers, with dropout and AdamW, that learns from numbers."""
 
     def __init__(self, gain=0.5, init=0, **config):
-        self.config = MetaConfig(**{"meta_batch_size": 3, "max_steps": 8, "eval_steps": 2, **config})
+        self.config = MetaConfig(**{"meta_batch_size": 3, "max_steps": 8, "eval_steps": 2, "outer_lr": 5e-5, **config})
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(init)
             model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.3), torch.nn.Linear(4, 1))
