@@ -1059,3 +1059,11 @@ def test_what_is_not_there():
         MetaSBERTRetriever.load("nowhere")
     with pytest.raises(ValueError, match="is no saved MetaSBERTRetriever: it has no pt_meta.json"):
         MetaSBERTRetriever.load(models.bert())
+
+
+def test_pyterrier_loads_a_saved_model(tmp_path):
+    dense = MetaSBERTRetriever(models.bert(), device="cpu")
+    dense.save(tmp_path / "saved")
+    loaded = pt.Artifact.load(str(tmp_path / "saved"))
+    assert type(loaded).__name__ == "MetaSBERTModel"
+    assert loaded.retriever(device="cpu").fingerprint == dense.fingerprint
