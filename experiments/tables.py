@@ -98,8 +98,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpora (see experiments/corpora.py)")
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=LANGUAGES)
-    parser.add_argument("--held-out", type=Path, metavar="DIR",
-                        help="learn without FLORES devtest, write to DIR and measure nothing (for experiments.smt)")
+    parser.add_argument(
+        "--held-out",
+        type=Path,
+        metavar="DIR",
+        help="learn without FLORES devtest, write to DIR and measure nothing (for experiments.smt)",
+    )
     parser.add_argument("--measure-only", action="store_true", help="measure the bundled tables, learn nothing")
     arguments = parser.parse_args()
     folder = Path(str(resources.files("pyterrier_mart.translation").joinpath("data")))

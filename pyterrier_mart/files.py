@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_directory", "atomic_file", "check_free"]
+__all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 
 #: What is raised without the name of a file when there is no room for what is written to it.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -152,3 +153,12 @@ def _temporary_name(path: Path) -> Path:
         raise PermissionError(f"cannot write {path}: no permission to write in {parent}")
     suffix = "".join(path.suffixes[-2:])
     return parent / f".{path.name[: len(path.name) - len(suffix)]}.{uuid.uuid4().hex[:8]}.tmp{suffix}"
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file in hexadecimal digits, reading a part at a time."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

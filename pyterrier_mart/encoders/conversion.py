@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyterrier_mart.artifact import meta_bytes
-from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.files import atomic_directory, sha256
 
 __all__ = [
     "Float", "PackagedEncoder", "Weight", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
@@ -136,7 +136,7 @@ def _installed(encoder: PackagedEncoder) -> tuple[str, dict[str, Path], dict[str
         elif entry is not None and entry.hash is not None and entry.hash.mode == "sha256":
             digests[name] = _hexadecimal(entry.hash.value)
         else:
-            digests[name] = _sha256(path)
+            digests[name] = sha256(path)
     return version, paths, digests
 
 
@@ -150,7 +150,7 @@ def _write_meta(encoder: PackagedEncoder, version: str, digests: Mapping[str, st
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         files[path.relative_to(directory).as_posix()] = {
             "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
+            "sha256": sha256(path),
             "sample": _sample(path),
         }
     meta = {
@@ -171,14 +171,6 @@ def _write_meta(encoder: PackagedEncoder, version: str, digests: Mapping[str, st
         "files": files,
     }
     (directory / _META).write_bytes(meta_bytes(meta))
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _sample(path: Path) -> str:

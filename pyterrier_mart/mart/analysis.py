@@ -14,6 +14,7 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart import charts
+from pyterrier_mart.frames import texts_of
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import Batch, Pair, PairEncoder
 from pyterrier_mart.mart.reranker import MARTReRanker
@@ -178,7 +179,7 @@ def translation_gap(
     table = reranker.table if table is None else table
     if table is None:
         raise ValueError("table is missing: the re-ranker has none that would say which words are translations")
-    queries, documents = reranker._texts(rows, "query"), reranker._texts(rows, reranker.text_field)
+    queries, documents = texts_of(rows, "query"), texts_of(rows, reranker.text_field)
     scorer = reranker.scorer()
     own = scorer.encoder
     linker = WordLinker(

@@ -16,6 +16,7 @@ import pyterrier as pt
 from pyterrier_mart import encoders
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import examples as _examples
 from pyterrier_mart.mart.attention import WordLinker
@@ -182,7 +183,7 @@ class MARTReRanker(pt.Estimator):
         if out.empty:
             return pt.model.add_ranks(out.assign(score=pd.Series(dtype="float64", index=out.index)))
         self._check_language(inp, "the frame")
-        scores = self._score(self._texts(out, "query"), self._texts(out, self.text_field))
+        scores = self._score(texts_of(out, "query"), texts_of(out, self.text_field))
         return pt.model.add_ranks(out.assign(score=scores))
 
     def _check_language(self, frame: pd.DataFrame, name: str) -> None:
@@ -196,16 +197,6 @@ class MARTReRanker(pt.Estimator):
                 f"{'-'.join(self.table.languages)} table is for documents in {self.table.languages[1]!r}; use tables "
                 "with the same target language"
             )
-
-    def _texts(self, frame: pd.DataFrame, column: str, stacklevel: int = 3) -> list[str]:
-        values = frame[column].tolist()
-        if missing := sum(not isinstance(value, str) for value in values):
-            warnings.warn(
-                f"{missing} of {len(values)} values in the column {column!r} are not text and count as empty",
-                stacklevel=stacklevel,
-            )
-            return [value if isinstance(value, str) else "" for value in values]
-        return values
 
     def _score(self, queries: list[str], documents: list[str]) -> Any:
         scorer = self.scorer()
@@ -337,7 +328,7 @@ class MARTReRanker(pt.Estimator):
         self._built, self._ready, self.weights = built, None, _fingerprint(built.net)
 
     def _validation(self, built: _Built, frame: pd.DataFrame, qrels: pd.DataFrame) -> Callable[[MartForRanking], float]:
-        queries, documents = (self._texts(frame, column, 5) for column in ("query", self.text_field))
+        queries, documents = (texts_of(frame, column, 5) for column in ("query", self.text_field))
         device = resolve_device(self.device)
         dtype, encoder = resolve_dtype(self.dtype, device), self._pair_encoder(built)
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.meta.encoder import Side
 
@@ -43,7 +44,7 @@ class MetaSBERTEncoder(pt.Transformer):
         pt.validate.columns(inp, includes=[column], context=self)
         vectors: list[Vectors] = []
         if len(inp):
-            texts = dense._texts(inp, column, 4)
+            texts = texts_of(inp, column, 4)
             with dense._bar(len(set(texts))) as progress:
                 rows = dense._encoded(texts, self.side, dense._langs(inp, prefix), progress)
             vectors = list(rows.distinct[rows.places])

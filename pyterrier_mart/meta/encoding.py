@@ -129,16 +129,6 @@ class Encoding:
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def _texts(self, frame: pd.DataFrame, column: str, stacklevel: int = 5) -> list[str]:
-        values = frame[column].tolist()
-        if missing := sum(not isinstance(value, str) for value in values):
-            warnings.warn(
-                f"{missing} of {len(values)} values in the column {column!r} are not text and count as empty",
-                stacklevel=stacklevel,
-            )
-            return [value if isinstance(value, str) else "" for value in values]
-        return values
-
     def _langs(self, frame: pd.DataFrame, prefix: str) -> list[str | None]:
         """The language of each row: that of the column, or of the argument."""
         default = language_of(getattr(self, f"{prefix}_lang"))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart.inference import resolve_device
 from pyterrier_mart.meta.centring import LanguageCentering, language_of
@@ -187,7 +188,7 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
         return v.mode
 
     def _score_texts(self, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
-        queries, documents = self._texts(rows, "query"), self._texts(rows, self.text_field)
+        queries, documents = texts_of(rows, "query", 5), texts_of(rows, self.text_field, 5)
         with self._bar(len(set(queries)) + len(set(documents))) as progress:
             left = self._encoded(queries, "query", self._langs(rows, "query"), progress)
             right = self._encoded(documents, "document", self._langs(rows, "doc"), progress)
@@ -195,7 +196,7 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
 
     def _score_vectors(self, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
         index = self._checked_index()
-        queries = self._texts(rows, "query")
+        queries = texts_of(rows, "query", 5)
         docids = index.docids(rows["docno"].tolist())
         with self._bar(len(set(queries))) as progress:
             left = self._encoded(queries, "query", self._langs(rows, "query"), progress)
@@ -209,7 +210,7 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
             index = self.dense_index
         else:
             index = self._checked_index()
-            queries = self._texts(inp, "query", 4)
+            queries = texts_of(inp, "query", 4)
             with self._bar(len(set(queries))) as progress:
                 encoded = self._encoded(queries, "query", self._langs(inp, "query"), progress)
             if not np.isfinite(encoded.distinct).all():

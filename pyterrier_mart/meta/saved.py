@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyterrier as pt
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
-from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.files import atomic_directory, sha256
 from pyterrier_mart.mart.inference import resolve_device
 from pyterrier_mart.mart.modeling import quiet
 from pyterrier_mart.meta.centring import LanguageCentering
@@ -118,7 +117,7 @@ class MetaSBERTModel(pt.Artifact):
     def _check_files(self) -> None:
         for name, digest in self.meta["files"].items():
             try:
-                found = _checksum(self.path / name)
+                found = sha256(self.path / name)
             except OSError as err:
                 raise ValueError(f"damaged {_WHAT} {self.path}: cannot read {name} ({err})") from err
             if found != digest:
@@ -187,18 +186,10 @@ def _log_json(log: TrainingLog) -> str:
     return json.dumps(values, indent=1, allow_nan=False) + "\n"
 
 
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _checksums(directory: Path) -> dict[str, str]:
     """Checksums of all files but the weights, which have a fingerprint."""
     return {
-        path.relative_to(directory).as_posix(): _checksum(path)
+        path.relative_to(directory).as_posix(): sha256(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file() and not path.name.startswith("model")
     }

@@ -176,4 +176,3 @@ class SMTQueryTranslator(pt.Transformer):
             if value != default
         )  # fmt: skip
         return f"SMTQueryTranslator({self.table!r}, top_k={self.top_k}{options})"
-
