@@ -93,7 +93,7 @@ def write(name, header, values):
     text = header + "".join("\t".join(cells) + "\n" for cells in values)
     data = ("\ufeff" + text).encode()
     with open(name, "wb") as file:
-        file.write(gzip.compress(data) if str(name).endswith(".gz") else data)
+        file.write(gzip.compress(data, mtime=0) if str(name).endswith(".gz") else data)
 
 
 RUN = ("--run", "first.res", "--topics", "topics.tsv", "--documents", "docs.jsonl")
