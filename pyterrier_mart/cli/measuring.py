@@ -86,7 +86,8 @@ def _dense(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> 
     index = dense.index(folder / "dense", data)
     corpus = MultilingualCorpus.from_dataset(data)
     dense.verbose = False
-    centring = LanguageCentering.fit_corpus(dense, corpus, sample=_CENTRING)
+    # There is one language on each side: without its mean as a whole, nothing would be left to subtract.
+    centring = LanguageCentering.fit_corpus(dense, corpus, sample=_CENTRING, keep_global=False)
     centred = MetaSBERTRetriever(encoder, **languages, post=centring)
     centred_index = centred.index(folder / "centred", index)
     return {

@@ -58,7 +58,8 @@ class LanguageCentering:
     Args:
         sides: ``"both"``, or ``"documents"`` to leave questions as they are.
         keep_global: Whether the mean over all languages of the side is added again, so that vectors are moved only
-            relative to other languages. Without it, the measured values are 58.8, 73.8 and 80.9.
+            relative to other languages: not at all where a side has one language. Without it, the measured values are
+            58.8, 73.8 and 80.9.
         shrinkage: How many texts the mean over all languages counts for in each language's mean: with n texts of a
             language, its own mean has the weight n / (n + shrinkage). It keeps the mean of a handful of texts from
             being those texts; the default was best or nearly so for 1 to 50 texts. 0 turns it off.
