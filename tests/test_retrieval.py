@@ -17,6 +17,7 @@ from engines import ENGINES, needs_java
 from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.retrieval import engines as engine_module
+from pyterrier_mart.retrieval.index import _dataset_name
 
 DOCS = [
     {"docno": "d1", "text": "Fox fox dog bird"},
@@ -244,6 +245,28 @@ def test_a_dataset_a_name_a_list_and_a_generator_give_the_same(tmp_path):
 def test_the_text_field_can_be_named(tmp_path):
     index = build(tmp_path / "index", XQuADR("de", "en", paragraphs=True), None, text_field="title")
     assert index.bm25(num_results=3).search("Normans")["docno"].str.startswith("en-").all()
+
+
+def test_several_text_fields_are_one_text(engine, tmp_path):
+    docs = [
+        {"docno": "d1", "title": "cat", "text": "sofa"}, {"docno": "d2", "title": None, "text": "dog"},
+        {"docno": "d3", "title": "bird", "text": "tree"},
+    ]  # fmt: skip
+    index = build(tmp_path / "index", docs, engine=engine, text_field=["title", "text"])
+    found = [index.bm25().search(word)["docno"].tolist() for word in ("cat", "sofa", "dog")]
+    assert found == [["d1"], ["d1"], ["d2"]]
+    assert build(tmp_path / "index", docs, engine=engine, text_field=("title", "text")) == index
+    with pytest.raises(ValueError, match=r"of the field \['title', 'text'\], expected 'text'"):
+        build(tmp_path / "index", docs, engine=engine)
+    with pytest.raises(ValueError, match="document 1: 'd1' has no field 'body'"):
+        build(tmp_path / "other", docs, engine=engine, text_field=("title", "body"))
+    with pytest.raises(ValueError, match="text_field must name a field, or several"):
+        build(tmp_path / "other", docs, engine=engine, text_field=())
+
+
+def test_subsets_of_a_collection_have_one_index():
+    names = [_dataset_name(pt.get_dataset(f"irds:neuclir/1/zh/{subset}")) for subset in ("trec-2022", "trec-2023")]
+    assert names == ["irds:neuclir/1/zh", "irds:neuclir/1/zh"]
 
 
 def test_stop_words_and_numbers_are_the_analyzers_business(engine, tmp_path):

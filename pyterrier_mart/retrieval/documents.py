@@ -34,7 +34,7 @@ class DocumentStream:
         self,
         rows: Iterable[dict[str, Any]],
         analyzer: Analyzer,
-        text_field: str,
+        text_fields: tuple[str, ...],
         longest_docno: int | None,
         progress: bool,
     ):
@@ -42,7 +42,7 @@ class DocumentStream:
         self._docnos = hashlib.sha256()
         self._ended = False
         self._error: Exception | None = None
-        self._rows, self._analyzer, self._text_field, self._progress = rows, analyzer, text_field, progress
+        self._rows, self._analyzer, self._text_fields, self._progress = rows, analyzer, text_fields, progress
         self._longest_docno = longest_docno
 
     def __iter__(self) -> Iterator[Document]:
@@ -85,20 +85,22 @@ class DocumentStream:
         ):
             self.count += 1
             if not isinstance(document, dict):
-                self._fail(f"expected a dict with docno and {self._text_field}, found {document!r}")
+                self._fail(f"expected a dict with docno and {', '.join(self._text_fields)}, found {document!r}")
             docno = document.get("docno")
             if not isinstance(docno, str) or docno.split() != [docno]:
                 self._fail(f"expected a docno without white space, found {docno!r}")
             if self._longest_docno is not None and len(docno) > self._longest_docno:
                 self._fail(f"expected a docno of at most {self._longest_docno} characters, found {docno!r}")
-            if self._text_field not in document:
-                self._fail(f"{docno!r} has no field {self._text_field!r}; found {sorted(document)}")
+            for field in self._text_fields:
+                if field not in document:
+                    self._fail(f"{docno!r} has no field {field!r}; found {sorted(document)}")
             if hash(docno) in seen:
                 self._fail(f"the docno {docno!r} occurs twice")
             seen.add(hash(docno))
             self._docnos.update(_line(docno))
-            text = document[self._text_field]
-            yield {"docno": docno, "toks": self._analyzer.counts(text) if isinstance(text, str) else {}}
+            texts = [document[field] for field in self._text_fields]
+            text = "\n".join(text for text in texts if isinstance(text, str))
+            yield {"docno": docno, "toks": self._analyzer.counts(text)}
 
     def _fail(self, message: str) -> NoReturn:
         raise ValueError(f"document {self.count}: {message}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def bm25_index(
     *,
     engine: str = "auto",
     stop: bool = False,
-    text_field: str = "text",
+    text_field: str | Sequence[str] = "text",
     overwrite: bool = False,
     threads: int = 1,
     progress: bool = True,
@@ -118,7 +119,7 @@ def bm25_index(
         engine: ``"pisa"``, ``"terrier"``, or ``"auto"``: PISA where it is installed, else Terrier; an index that is
             there already keeps its engine.
         stop: Whether stop words are left out of the index.
-        text_field: The document field that is indexed.
+        text_field: The document field that is indexed, or several: ``("title", "text")``.
         overwrite: Whether to build the index again and replace an existing one.
         threads: Threads of the engine while indexing.
         progress: Whether to show a progress bar.
@@ -131,6 +132,9 @@ def bm25_index(
         ImportError: If the engine is not installed.
     """
     path = Path(path)
+    fields = (text_field,) if isinstance(text_field, str) else tuple(text_field)
+    if not fields or not all(isinstance(field, str) and field for field in fields):
+        raise ValueError(f"text_field must name a field, or several, not {text_field!r}")
     dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
     if isinstance(dataset, pd.DataFrame):
         dataset = dataset.to_dict("records")
@@ -138,20 +142,20 @@ def bm25_index(
     name = _dataset_name(dataset)
     if path.exists() and (path / META).exists() and not overwrite:
         index = _opened(path, analyzer, engine)
-        _check_same_documents(index, dataset, name, text_field)
+        _check_same_documents(index, dataset, name, fields)
         return index
     chosen = engines.pick_engine(engine)
     rows = dataset.get_corpus_iter(verbose=False) if hasattr(dataset, "get_corpus_iter") else dataset
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         (tmp / "index").mkdir()
         module = engines.engine(chosen)
-        stream = DocumentStream(rows, analyzer, text_field, module.LONGEST_DOCNO, progress)
+        stream = DocumentStream(rows, analyzer, fields, module.LONGEST_DOCNO, progress)
         with stream.raising():
             module.build(stream, tmp / "index", threads, verbose)
         meta = {
             **_KIND, "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT,
             "engine": chosen, "documents": stream.count, "dataset": name, "docnos": stream.docnos_digest,
-            "text_field": text_field,
+            "text_field": _named(fields),
             "analyzer": _settings(analyzer),
         }  # fmt: skip
         (tmp / META).write_bytes(meta_bytes(meta))
@@ -172,7 +176,16 @@ def _analyzer(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer
 def _dataset_name(dataset: Any) -> str | None:
     if not hasattr(dataset, "get_corpus_iter"):
         return None
-    return getattr(dataset, "corpus_name", None) or repr(dataset)
+    own = getattr(dataset, "corpus_name", None)
+    if own is None and (irds_id := getattr(dataset, "_irds_id", None)) is not None:
+        import ir_datasets
+
+        own = f"irds:{ir_datasets.docs_parent_id(irds_id)}"  # subsets of a collection differ in their topics alone
+    return own or repr(dataset)
+
+
+def _named(fields: tuple[str, ...]) -> str | list[str]:
+    return fields[0] if len(fields) == 1 else list(fields)
 
 
 def _settings(analyzer: Analyzer) -> dict[str, Any]:
@@ -180,14 +193,15 @@ def _settings(analyzer: Analyzer) -> dict[str, Any]:
     return {**analyzer.spec, "stop": stop, "numbers": analyzer.numbers}
 
 
-def _check_same_documents(index: BM25Index, documents: Any, name: str | None, text_field: str) -> None:
+def _check_same_documents(index: BM25Index, documents: Any, name: str | None, fields: tuple[str, ...]) -> None:
     """Refuses an index of other documents, as far as that can be told without reading them all."""
     advice = "name another path or pass overwrite=True"
     if name is not None and index.meta["dataset"] is not None and name != index.meta["dataset"]:
         raise ValueError(f"the index at {index.path} is of {index.meta['dataset']}, expected {name}; {advice}")
-    if text_field != index.meta["text_field"]:
+    if _named(fields) != index.meta["text_field"]:
         raise ValueError(
-            f"the index at {index.path} is of the field {index.meta['text_field']!r}, expected {text_field!r}; {advice}"
+            f"the index at {index.path} is of the field {index.meta['text_field']!r}, expected {_named(fields)!r}; "
+            f"{advice}"
         )
     if isinstance(documents, (list, tuple)):
         docnos = (document.get("docno") if isinstance(document, dict) else document for document in documents)

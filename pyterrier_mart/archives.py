@@ -1,0 +1,282 @@
+"""Files inside archives and compressed files, one after the other, with nothing unpacked on disk.
+
+What a file is, its first bytes say, not its name: gzip, bzip2, xz, zip, tar and Debian packages are opened, one inside
+the other if need be; everything else is a file to be read. Compressed streams are decompressed on the way, so memory
+stays flat however large an archive is.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+__all__ = ["ArchiveError", "Member", "members"]
+
+_BUFFER = 1 << 20
+_HEAD = 512  # a tar says what it is in the first 512 bytes
+_DEEPEST = 4  # a zip of tars of gzip files is three deep; more is hostile
+_COMPRESSED = (".gz", ".bz2", ".xz", ".dz", ".lzma")
+_ARCHIVES = (".tar", ".tgz", ".zip", ".tbz2", ".txz", ".tbz", ".deb")
+#: What the standard library raises on damaged or truncated archives. bz2 raises an OSError without a number.
+_DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, NotImplementedError)
+
+
+class ArchiveError(ValueError):
+    """An archive is damaged, truncated, encrypted or nested too deep; the message names it and the member."""
+
+
+class Member(NamedTuple):
+    """A file, in a folder or in an archive.
+
+    Attributes:
+        name: Where it is, for messages and for finding it again: the path of the outermost file, and the names inside
+            archives behind it, with ``/`` between.
+        stream: Its content. It can be read until the next member is asked for.
+    """
+
+    name: str
+    stream: IO[bytes]
+
+
+def members(
+    path: str | os.PathLike[str],
+    *,
+    wanted: Callable[[str], bool] | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[Member]:
+    """Yields the files in a file, archive or folder, in the order in which they are stored (in a folder: sorted).
+
+    Links inside archives, and files in folders whose names begin with a dot, are passed over. Nothing that an archive
+    says can write to the disk.
+
+    Example::
+
+        for name, stream in members("glasgow_herald_95.tar.gz", wanted=lambda name: name.endswith(".sgml")):
+            ...
+
+    Args:
+        path: A file or a folder.
+        wanted: Called with the :attr:`Member.name` of each file, without the ending of a compressed one (``.gz``);
+            others are not opened. ``None``: all are wanted.
+        progress: Called with the number of bytes that were read from the disk since the last call.
+
+    Raises:
+        ArchiveError: If an archive is damaged, encrypted or nested too deep; also while a stream is read.
+        OSError: If a file cannot be read.
+    """
+    for file in _files(Path(path)):
+        with _CountedFile(file, progress) as raw, io.BufferedReader(raw, _BUFFER) as stream:
+            yield from _open(stream, str(file), wanted or (lambda _: True), 0)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    seen = set()
+    for folder, folders, names in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder) / name
+            if not name.startswith(".") and file.is_file():
+                yield file
+
+
+def _open(
+    stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int, *, decompressed: bool = False
+) -> Iterator[Member]:
+    if depth > _DEEPEST:
+        raise ArchiveError(f"{name}: archives within archives, more than {_DEEPEST} deep")
+    if not _opened_anyway(name) and not wanted(_plain(name)):
+        return
+    with _naming(name):
+        head = _peek(stream)
+        kind = _kind(head, _plain(name) if decompressed else name)
+        if kind == "zip":
+            yield from _zip(stream, name, wanted, depth)
+        elif kind == "tar":
+            yield from _tar(stream, name, wanted, depth)
+        elif kind == "deb":
+            yield from _deb(stream, name, wanted, depth)
+        elif kind:
+            with _decompressed(kind, stream) as inner, io.BufferedReader(_Guarded(inner, name), _BUFFER) as plain:
+                yield from _open(plain, name, wanted, depth + 1, decompressed=True)
+        elif wanted(_plain(name)):
+            yield Member(name, stream)
+
+
+def _kind(head: bytes, name: str) -> str:
+    for magic, kind in (
+        (b"\x1f\x8b", "gz"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "xz"), (b"PK\x03\x04", "zip"),
+        (b"PK\x05\x06", "zip"), (b"!<arch>\n", "deb"),
+    ):  # fmt: skip
+        if head.startswith(magic):
+            return kind
+    if head.startswith(b"\x1f\x9d"):
+        raise ArchiveError(f"{name}: made by compress (.Z), which Python cannot read; unpack it with gunzip first")
+    if head[257:262] == b"ustar" or (name.lower().endswith(".tar") and len(head) == _HEAD):
+        return "tar"
+    lowered = name.lower()
+    for ending in (".gz", ".tgz", ".bz2", ".xz", ".zip"):
+        if lowered.endswith(ending) and head:
+            raise ArchiveError(f"{name}: not a {ending[1:]} file, although its name ends in {ending}")
+    return ""
+
+
+@contextmanager
+def _decompressed(kind: str, stream: IO[bytes]) -> Iterator[Any]:
+    if kind == "gz":
+        with gzip.GzipFile(fileobj=stream) as inner:
+            yield inner
+    elif kind == "bz2":
+        with bz2.BZ2File(stream) as inner:
+            yield inner
+    else:
+        with lzma.LZMAFile(stream) as inner:
+            yield inner
+
+
+def _zip(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+    with _seekable(stream) as file, zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            inner = f"{name}/{info.filename}"
+            if info.is_dir() or not (_opened_anyway(inner) or wanted(_plain(inner))):
+                continue
+            if info.flag_bits & 1:
+                raise ArchiveError(f"{inner}: encrypted; unpack it with its password first")
+            with _naming(inner), archive.open(info) as opened:
+                with io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
+                    yield from _open(plain, inner, wanted, depth + 1)
+
+
+def _tar(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for info in archive:
+            inner = f"{name}/{info.name.removeprefix('./')}"
+            if not info.isfile() or not (_opened_anyway(inner) or wanted(_plain(inner))):
+                continue
+            opened = archive.extractfile(info)
+            if opened is not None:
+                with io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
+                    yield from _open(plain, inner, wanted, depth + 1)
+
+
+def _deb(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+    """The files of a Debian package: an ``ar`` archive, whose member ``data.tar.*`` holds them."""
+    stream.read(8)
+    while header := stream.read(60):
+        try:
+            inner, size = header[:16].decode("ascii").rstrip(" /"), int(header[48:58])
+        except ValueError:
+            raise ArchiveError(f"{name}: a damaged Debian package") from None
+        if inner.startswith("data.tar"):
+            with io.BufferedReader(_Guarded(_Part(stream, size), name), _BUFFER) as plain:
+                yield from _open(plain, f"{name}/{inner}", wanted, depth + 1)
+            return
+        stream.read(size + size % 2)
+
+
+def _opened_anyway(name: str) -> bool:
+    """Whether a file is an archive by its name, and what is in it may be wanted."""
+    return _plain(name).lower().endswith(_ARCHIVES)
+
+
+def _plain(name: str) -> str:
+    lowered = name.lower()
+    for ending in _COMPRESSED:
+        if lowered.endswith(ending):
+            return name[: -len(ending)]
+    return name
+
+
+def _peek(stream: IO[bytes]) -> bytes:
+    head: bytes = stream.peek(_HEAD)[:_HEAD]  # type: ignore[attr-defined]  # always a BufferedReader
+    return head
+
+
+@contextmanager
+def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A zip file has its table of contents at the end: one inside another archive is copied to a temporary file."""
+    if stream.seekable():
+        yield stream
+        return
+    with tempfile.TemporaryFile(prefix="pyterrier-mart-") as file:
+        shutil.copyfileobj(stream, file, _BUFFER)
+        file.seek(0)
+        yield file
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except _DAMAGE as err:
+        raise ArchiveError(f"{name}: the archive is damaged or truncated ({str(err) or type(err).__name__})") from err
+    except (OSError, RuntimeError) as err:  # bz2 and gzip have OSErrors of their own, without a number
+        if isinstance(err, OSError) and err.errno is not None:
+            raise
+        raise ArchiveError(f"{name}: the archive is damaged or truncated ({err})") from err
+
+
+class _CountedFile(io.FileIO):
+    """A file that reports how much is read from it."""
+
+    def __init__(self, path: Path, progress: Callable[[int], object] | None):
+        super().__init__(os.fspath(path))
+        self._progress = progress
+
+    def readinto(self, buffer: Any) -> int:
+        n = super().readinto(buffer) or 0
+        if self._progress is not None:
+            self._progress(n)
+        return n
+
+
+class _Guarded(io.RawIOBase):
+    """A stream whose errors name the archive, wherever it is read."""
+
+    def __init__(self, inner: Any, name: str):
+        self._inner, self._name = inner, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _naming(self._name):
+            data = self._inner.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Part(io.RawIOBase):
+    """The next so many bytes of a stream."""
+
+    def __init__(self, stream: IO[bytes], size: int):
+        self._stream, self._left = stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
