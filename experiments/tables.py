@@ -21,9 +21,8 @@ from experiments import report
 from experiments.corpora import CORPORA, FLORES_DEVTEST, LANGUAGES, Corpus, Pair
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.translation import storage
+from pyterrier_mart.translation import quality, storage
 from pyterrier_mart.translation.builder import TableBuilder
-from pyterrier_mart.translation.formats import read
 from pyterrier_mart.translation.table import BUNDLED_SUFFIX
 
 PREFIXES = (4, 6)
@@ -69,16 +68,9 @@ def against_muse(table: TranslationTable, root: Path) -> dict[str, float] | None
     path = root / f"lexicons/muse-noncommercial/{'-'.join(table.languages)}.5000-6500.tsv.gz"
     if not path.exists():
         return None
-    gold = read(path, table.source, table.target, format="muse", phrases="split")
-    known = hits = hits_5 = 0
-    for word in gold.source_words:
-        found = list(table.translations(word, 5))
-        right = gold.translations(word)
-        known += bool(found)
-        hits += found[:1] != [] and found[0] in right
-        hits_5 += any(translation in right for translation in found)
-    n = len(gold.source_words)
-    return {"words": n, "coverage": known / n, "P@1": hits / n, "P@5": hits_5 / n, "P@1 if known": hits / known}
+    found = quality.accuracy(table, path)
+    return {"words": found.words, "coverage": found.coverage, "P@1": found.p_at_1, "P@5": found.p_at_5,
+            "P@1 if known": found.p_at_1_if_known}  # fmt: skip
 
 
 def load(folder: Path, name: str) -> TranslationTable:

@@ -99,7 +99,7 @@ def small(tmp_path):
     [
         ((), ["quickstart", "rerank", "meta", "table"]),
         (("quickstart",), ["--pair", "--engine", "--table", "--stop", "--no-dense", "--no-rerank", "--encoder"]),
-        (("table",), ["info", "lookup", "train", "convert"]),
+        (("table",), ["info", "lookup", "train", "vectors", "convert", "mix", "report", "diff"]),
         (("table", "info"), ["TABLE", "--json"]),
         (("table", "lookup"), ["TABLE", "WORD", "--top-k"]),
         (("table", "train"), ["PAIRS [TARGET]", "--output", "--reverse", "--columns", "--prefixes", "--overwrite"]),
@@ -358,7 +358,7 @@ def test_train_skips_malformed_lines_and_says_so(run, tmp_path):
     ("args", "message"),
     [
         (["nowhere.tsv"], "nowhere.tsv: No such file or directory"),
-        (["folder"], "folder: Is a directory"),
+        (["folder"], "folder holds no two files whose names end in .de and .en; found precious"),
         (["empty.tsv"], "empty.tsv: no sentence pairs"),
         (["binary.tsv"], "binary.tsv, line 1: byte 1 of the line (0xff) is not UTF-8"),
         (["half.gz"], "half.gz, after line 0: the compressed file is damaged or truncated"),

@@ -1,9 +1,18 @@
-"""Sentence pairs from files: columns, parallel files, and lines that are not what they should be."""
+"""Sentence pairs from files: columns, parallel files, archives, and lines that are not what they should be."""
 
+import bz2
 import gzip
+import io
+import lzma
+import os
+import re
+import tarfile
+import zipfile
+from pathlib import Path
 
 import pytest
 
+from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.translation.builder import TableFormatError
 from pyterrier_mart.translation.pairs import read_pairs
 
@@ -20,7 +29,7 @@ def read(*paths, **options):
 
 def test_tab_separated(tmp_path):
     path = write(tmp_path / "pairs.tsv", "\ufeffEin Haus.\tA house.\tignored\r\n\"Zwei\"\t'Two'\n\t\nletzte\tlast")
-    assert read(path) == [("Ein Haus.", "A house."), ('"Zwei"', "'Two'"), ("", ""), ("letzte", "last")]
+    assert read(path) == [("Ein Haus.", "A house."), ('"Zwei"', "'Two'"), ("letzte", "last")]
     assert read(str(path)) == read(path)
 
 
@@ -47,7 +56,7 @@ def test_gzipped_whatever_the_name(tmp_path):
 
 def test_parallel(tmp_path):
     source, target = write(tmp_path / "s", "a\tx\n\nc"), write(tmp_path / "t", "b\n\nd\n")
-    assert read(source, target) == [("a\tx", "b"), ("", ""), ("c", "d")]
+    assert read(source, target) == [("a\tx", "b"), ("c", "d")]
 
 
 def test_pairs_are_streamed(tmp_path):
@@ -122,11 +131,11 @@ def test_files_that_cannot_be_read(tmp_path):
         read(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read(some, tmp_path / "nowhere")
-    with pytest.raises(IsADirectoryError, match=tmp_path.name):
+    with pytest.raises(ValueError, match=f"{tmp_path.name} holds some; pass languages="):
         read(tmp_path)
     fake = tmp_path / "fake.gz"
     fake.write_text("a\tb\n")
-    with pytest.raises(TableFormatError, match=r"fake\.gz: not a gzip file"):
+    with pytest.raises(TableFormatError, match=r"fake\.gz: not a gz file"):
         read(fake)
     packed = tmp_path / "half.gz"
     packed.write_bytes(gzip.compress(bytes(range(256)) * 50)[:100])
@@ -134,3 +143,190 @@ def test_files_that_cannot_be_read(tmp_path):
         read(packed, on_error="skip")
     with pytest.raises(ValueError, match="on_error must be"):
         read(some, on_error="ignore")
+
+
+# --- what corpora are published as ------------------------------------------------------------------------------------
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+GERMAN = "Das Haus.\n<CHAPTER ID=1>\nDie Katze schläft.\n\nEin < zwei.\n"
+ENGLISH = "The house.\n<CHAPTER ID=1>\nThe cat is asleep.\n(applause)\nOne < two.\n"
+PAIRS = [("Das Haus.", "The house."), ("Die Katze schläft.", "The cat is asleep."), ("Ein < zwei.", "One < two.")]
+OPUS = {
+    "README": "Corpus: a test", "LICENSE": "CC0", "Europarl.de-en.de": GERMAN, "Europarl.de-en.en": ENGLISH,
+    "Europarl.de-en.ids": "a\tb\n" * 5,
+}  # fmt: skip
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="de-DE"><seg>Das <bpt i="1">&lt;b&gt;</bpt>Haus<ept i="1">&lt;/b&gt;</ept>.</seg></tuv>
+  <tuv xml:lang="EN"><seg>The house.</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>Nur hier.</seg></tuv></tu>
+<tu><tuv lang="en"><seg>The cat is asleep.</seg></tuv><tuv lang="de"><seg>Die Katze schl&#xE4;ft.</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>Ein &lt; zwei.</seg></tuv><tuv xml:lang="en"><seg>One &lt; two.</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def zipped(path, files):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
+def tarred(path, files, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for name, text in files.items():
+            data = text.encode() if isinstance(text, str) else text
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def folder(path, files):
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(path / name, text)
+    return path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tmp: zipped(tmp / "de-en.txt.zip", OPUS),
+        lambda tmp: zipped(tmp / "download", OPUS),
+        lambda tmp: tarred(tmp / "de-en.tgz", {f"./de-en/{name}": text for name, text in OPUS.items()}),
+        lambda tmp: tarred(tmp / "de-en.tar.xz", dict(reversed(OPUS.items())), "w:xz"),
+        lambda tmp: tarred(tmp / "t.tar", {"deep/x.tgz": tarred(tmp / "x.tgz", OPUS).read_bytes()}, "w"),
+        lambda tmp: tarred(tmp / "t.tar", {name + ".gz": gzip.compress(OPUS[name].encode()) for name in OPUS}, "w"),
+        lambda tmp: folder(tmp / "folder", OPUS),
+        lambda tmp: folder(tmp / "folder", {"de.txt": GERMAN, "en.txt": ENGLISH, "fr.txt": "", "notes": ""}),
+    ],
+)
+def test_archives_and_folders(tmp_path, make):
+    path = make(tmp_path)
+    pairs = read_pairs(path, languages=("de", "eng"))
+    assert list(pairs) == PAIRS and pairs.without_text == 2
+    assert pairs.source == path.name and [name[-6:-4] or name for name in pairs.members]
+    assert {"de", "en"} <= set(re.findall("[a-z]+", " ".join(pairs.members)))
+    assert pairs.provenance == {"source": path.name, "members": list(pairs.members), "pairs_without_text": 2}
+    assert read(path, languages=("en", "de")) == [pair[::-1] for pair in PAIRS]
+
+
+@pytest.mark.parametrize("given", ["v7.de-en", "v7.de-en.de", "v7.de-en.en", "."])
+@pytest.mark.parametrize(
+    "pack, ending", [(str.encode, ""), (None, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")]
+)
+def test_one_of_two_files_or_what_their_names_share(tmp_path, monkeypatch, given, pack, ending):
+    monkeypatch.chdir(tmp_path)
+    for lang, text in (("de", GERMAN), ("en", ENGLISH), ("fr", "Non.\n")):
+        data = text.encode() if ending in ("", ".gz") else pack(text.encode())
+        write(tmp_path / f"v7.de-en.{lang}{ending}", data)
+    path = given + ending if given.endswith((".de", ".en")) else given
+    pairs = read_pairs(path, languages=("de", "en"))
+    assert list(pairs) == PAIRS
+    assert set(pairs.members) <= {"v7.de-en.de", "v7.de-en.en"}
+    assert given == "." or pairs.source == f"v7.de-en.de{ending}, v7.de-en.en{ending}"
+
+
+def test_one_pair_of_several(tmp_path):
+    files = {f"{part}/news.{lang}": f"{part} {lang}\n" for part in ("dev", "test") for lang in ("de", "en")}
+    path = tarred(tmp_path / "sets.tgz", files)
+    with pytest.raises(
+        ValueError, match=r"2 pairs of files in de and en: dev/news, test/news; say which, such as .*sets\.tgz/dev/news"
+    ):
+        read(path, languages=("de", "en"))
+    for part in ("test", "test/news", "test/news.en"):
+        assert read(path / part, languages=("de", "en")) == [("test de", "test en")]
+    with pytest.raises(
+        ValueError, match=r"no two files under train whose names end in \.de and \.en; found dev/news\.de"
+    ):
+        read(path / "train", languages=("de", "en"))
+
+
+def test_nothing_of_these_languages(tmp_path):
+    path = zipped(tmp_path / "de-en.txt.zip", OPUS)
+    with pytest.raises(ValueError, match=r"no two files whose names end in \.de and \.fr; found README, LICENSE, Euro"):
+        read(path, languages=("de", "fr"))
+    with pytest.raises(ValueError, match="pass languages="):
+        read(path)
+    with pytest.raises(ValueError, match="found nothing"):
+        read(zipped(tmp_path / "empty.zip", {}), languages=("de", "en"))
+    alone = write(tmp_path / "alone.de", GERMAN)
+    with pytest.raises(FileNotFoundError, match=r"alone\.de is named for de, and there is no alone\.en beside it"):
+        read(alone, languages=("de", "en"))
+    other = write(tmp_path / "other.en", ENGLISH)
+    with pytest.raises(ValueError, match="are named for en-de, but de-en was asked for"):
+        read(other, alone, languages=("de", "en"))
+    assert read(alone, other, languages=("de", "en")) == PAIRS
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read(tmp_path / "nowhere", languages=("de", "en"))
+
+
+def test_lines_in_archives_are_named(tmp_path):
+    broken = {"a.de": b"eins\n\xff\n", "a.en": "one\ntwo\n"}
+    for path in (zipped(tmp_path / "a.zip", broken), tarred(tmp_path / "a.tgz", broken)):
+        with pytest.raises(TableFormatError, match=rf"{path.name}/a\.de, line 2: byte 1"):
+            read(path, languages=("de", "en"))
+        with pytest.warns(UserWarning, match="skipped 1"):
+            assert read(path, languages=("de", "en"), on_error="skip") == [("eins", "one")]
+    short = zipped(tmp_path / "b.zip", {"b.de": "a\nb\n", "b.en": "a\n"})
+    with pytest.raises(TableFormatError, match=r"b\.zip/b\.de, line 2: .*b\.zip/b\.en has only 1 lines"):
+        read(short, languages=("de", "en"))
+    noise = zipped(tmp_path / "c.zip", {"c.de": "<P>\n\n", "c.en": "<P>\nx\n"})
+    with pytest.raises(TableFormatError, match=r"c\.zip: no sentence pairs, all of its 2 are empty"):
+        read(noise, languages=("de", "en"))
+
+
+def test_damaged_archives(tmp_path):
+    lines = os.urandom(200_000).hex()
+    whole = tarred(
+        tmp_path / "a.tgz", {"a.de": "\n".join(lines[i : i + 50] for i in range(0, len(lines), 50)), "a.en": "x"}
+    )
+    whole.write_bytes(whole.read_bytes()[:50_000])
+    with pytest.raises(ValueError, match=r"a\.tgz.*damaged or truncated"):
+        read(whole, languages=("de", "en"))
+    path = zipped(tmp_path / "a.zip", {"a.de": GERMAN * 9, "a.en": ENGLISH * 9})
+    data = bytearray(path.read_bytes())
+    data[60:70] = b"\xff" * 10
+    path.write_bytes(data)
+    with pytest.raises(ArchiveError, match=r"a\.zip/a\.de: the archive is damaged"):
+        read(path, languages=("de", "en"))
+
+
+@pytest.mark.parametrize("packed", ["t.tmx", "t.tmx.gz", "t.zip"])
+def test_tmx(tmp_path, packed):
+    path = tmp_path / packed
+    (zipped(path, {"README": "", "deep/t.tmx": TMX}) if packed == "t.zip" else write(path, TMX))
+    assert read(path, languages=("de", "en")) == PAIRS
+    with pytest.raises(TableFormatError, match=r"t\.tmx(\.gz)?: no unit in de and fr; found de-DE, EN, de, en"):
+        read(path, languages=("de", "fr"))
+    if packed == "t.tmx":
+        with pytest.raises(ValueError, match="is a TMX file; pass languages="):
+            read(path)
+        write(path, TMX[:-40])
+        with pytest.raises(TableFormatError, match=r"t\.tmx, line \d+: not well-formed XML"):
+            read(path, languages=("de", "en"))
+        with pytest.warns(UserWarning, match="not well-formed XML"):
+            assert read(path, languages=("de", "en"), on_error="skip")[:2] == PAIRS[:2]
+
+
+def test_a_table_in_an_archive(tmp_path):
+    path = zipped(tmp_path / "t.zip", {"pairs.tsv": "1\ta\tb\n2\tc\td\n", "LICENSE": ""})
+    assert read(path, languages=("de", "en"), columns=(2, 3)) == [("a", "b"), ("c", "d")]
+    with pytest.raises(TableFormatError, match=r"t\.zip/pairs\.tsv, line 1: expected at least 4"):
+        read(path, languages=("de", "en"), columns=(1, 4))
+
+
+@pytest.mark.skipif(not DATA.is_dir() and not os.environ.get("CI"), reason="the data are not here")
+def test_real_europarl_and_ntrex(tmp_path):
+    lines = gzip.open(DATA / "parallel/europarl/it-en.part1.tsv.gz", "rt", encoding="utf-8").read().splitlines()[:3000]
+    expected = [tuple(line.split("\t")[1:3]) for line in lines]
+    sides = {
+        f"Europarl.it-en.{lang}": "\n".join(side)
+        for lang, side in zip(("it", "en"), zip(*expected, strict=True), strict=True)
+    }
+    for path in (zipped(tmp_path / "en-it.txt.zip", sides), tarred(tmp_path / "it-en.tgz", sides)):
+        assert read(path, languages=("it", "en")) == expected
+    assert len(read(DATA / "parallel/ntrex128", languages=("so", "en"))) == 1997

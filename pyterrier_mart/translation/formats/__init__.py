@@ -22,7 +22,7 @@ from pyterrier_mart.translation.formats.vectors import read_vectors
 if TYPE_CHECKING:
     from pyterrier_mart.translation.table import TranslationTable
 
-__all__ = ["FORMATS", "Format", "read", "read_vectors", "write"]
+__all__ = ["FORMATS", "Format", "guess", "read", "read_vectors", "write"]
 
 
 class Format(NamedTuple):
@@ -64,8 +64,8 @@ FORMATS: dict[str, Format] = {
     "panlex": Format("PanLex export: source, target, quality", None, panlex.read_panlex, None),
     "panlex-dump": Format("PanLex CSV dump, a directory or zip file", r"\.zip$", panlex.read_panlex_dump, None),
     "freedict": Format(
-        "FreeDict dictionary (NAME.index and NAME.dict.dz), without probabilities",
-        r"^freedict-|\.(index|dict|dict\.dz)$",
+        "FreeDict dictionary (package, NAME.index and NAME.dict.dz, or TEI), without probabilities",
+        r"^(dict-)?freedict-|\.(index|dict|dict\.dz|tei|tei\.bz2|tei\.xz)$",
         freedict.read_freedict,
         freedict.write_freedict,
     ),
@@ -100,10 +100,10 @@ def read(
     """Reads P(target | source) from a file of another program.
 
     Args:
-        path: The file, plain or gzipped.
+        path: The file, plain or gzipped; a folder or archive where the format is published as one (PanLex, FreeDict).
         source: Source language code or analyzer.
         target: Target language code or analyzer.
-        format: One of :data:`FORMATS`; ``None``: what the name of the file tells.
+        format: One of :data:`FORMATS`; ``None``: what the name of the file tells, or what is in the folder.
         on_error: ``"raise"`` on a malformed line, or ``"skip"`` it, warn, and note the number in the metadata.
         phrases: What to do with a target of several words: ``"drop"`` it, or ``"split"`` its weight over them.
         weights: What the numbers mean: ``"probability"``, ``"count"`` or ``"uniform"``; ``None``: what they mean in
@@ -119,6 +119,7 @@ def read(
     Raises:
         OSError: If the file cannot be read.
         TableFormatError: If the file is damaged, a line is malformed, or there is no entry in it.
+        ArchiveError: If an archive is damaged.
         TypeError: If the format does not have such an option.
         ValueError: If the format is unknown or cannot be told, an option does not fit, or the file says that it is
             for other languages.
@@ -161,13 +162,26 @@ def write(
     writer(table, path, **format_options)
 
 
-def _guess(path: Path, what: str) -> str:
+def guess(path: str | os.PathLike[str]) -> str | None:
+    """Returns the format that the name of a file tells, or what is in a folder; ``None`` if it does not."""
+    path = Path(path)
     plain = path.name.lower().removesuffix(".gz")
     for name, known in FORMATS.items():
         if known.pattern and re.search(known.pattern, plain):
             return name
-    if what == "read" and path.is_dir():
-        return "panlex-dump"
+    if path.is_dir():
+        for name, files in (("panlex-dump", "langvar.csv"), ("freedict", "*.index"), ("freedict", "*.tei")):
+            if next(path.glob(files), None) or next(path.glob(f"*/{files}"), None):
+                return name
+    return None
+
+
+def _guess(path: Path, what: str) -> str:
+    found = guess(path)
+    if found is None and what == "read" and path.is_dir():
+        found = "panlex-dump"  # whose reader says what it misses
+    if found is not None:
+        return found
     raise ValueError(
         f"cannot tell the format of {str(path)!r} by its name; say which it is, one of: {', '.join(_names(what))}"
     )

@@ -21,7 +21,9 @@ from pyterrier_mart.files import atomic_file
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation.faults import Faults, TableFormatError
 
-__all__ = ["check_direction", "damage", "fields", "lines", "number", "open_binary", "rows", "text_writer"]
+__all__ = [
+    "CountedStream", "check_direction", "damage", "fields", "lines", "number", "open_binary", "rows", "text_writer",
+]  # fmt: skip
 
 #: What the standard library raises on a damaged or truncated compressed file.
 _DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
@@ -42,6 +44,24 @@ class _CountedFile(io.FileIO):
         n = super().readinto(buffer) or 0
         self._bar.update(n)
         return n
+
+
+class CountedStream(io.RawIOBase):
+    """A stream that reports how much is read from it."""
+
+    def __init__(self, stream: IO[bytes], progress: Callable[[int], object]):
+        self._stream, self._progress = stream, progress
+
+    def readable(self) -> bool:
+        """Returns that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads as many bytes as there is room for, or fewer."""
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self._progress(len(data))
+        return len(data)
 
 
 @contextmanager

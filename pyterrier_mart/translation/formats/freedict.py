@@ -1,16 +1,22 @@
-"""FreeDict dictionaries in the format of the dictd server: ``NAME.index`` and ``NAME.dict.dz``."""
+"""FreeDict dictionaries: released packages, the files of the dictd server in them, and their TEI sources."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from pyterrier_mart.translation.builder import TableBuilder, Weights
+from pyterrier_mart.text import language_code
+from pyterrier_mart.translation.builder import TableBuilder, TableFormatError, Weights
 from pyterrier_mart.translation.formats.common import check_direction, damage, lines, open_binary, text_writer
+from pyterrier_mart.translation.formats.packages import Package, listing
+from pyterrier_mart.translation.formats.tei import read_tei
+from pyterrier_mart.translation.formats.terms import clean, terms
 
 if TYPE_CHECKING:
     from pyterrier_mart.translation.table import TranslationTable
@@ -21,31 +27,28 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _ENDINGS = (".index", ".dict.dz", ".dict")
 _CHUNK = 1 << 20
+_TEI = re.compile(r"\.tei(\.(gz|bz2|xz))?$", re.IGNORECASE)
+#: The languages in the names of packages and dictionaries.
+_DIRECTION = re.compile(r"(?:^|freedict-)([a-z]{2,3})-([a-z]{2,3})(?=[._-]|$)")
 
-# What is no part of a word: the grammar in <..> and what is glued to it (an abbreviation, a symbol), pronunciation
-# /../, field [..], remark or optional part (..), reference {..}, and placeholders of objects ("etw. aufheben" is the
-# entry of "aufheben").
-_MARKUP = re.compile(
-    r"<[^>]*>[^\s,;]*|(?<!\S)/[^/]*/(?!\S)|\[[^]]*\]|\([^)]*\)|\{[^}]*\}|(?<!\w)(?i:jd[nms]?|etw|sb|sth)\.(?:'s)?"
-)
 _INFLECTED = re.compile(r"^\s*[A-Z][\w ]* of \{[^}]*\}:")  # "Plural of {kiatu}: shoe"
 _SENSE = re.compile(r"^\s*\d+\.(?!\S)")
-_SEPARATOR = re.compile("[,;]")
-_ELLIPSIS = ("-", "…", "...")
 _OTHER_LINES = re.compile(r'^\s*(?:(?:synonyms?|antonyms?|see|see also|note):|")', re.IGNORECASE)
 
 
 def read_freedict(path: Path, builder: TableBuilder, *, verbose: bool) -> Weights:
     """Reads the headwords and translations of a dictionary; the translations share a source word equally.
 
-    An entry is a line with the headword, its pronunciation and grammar, followed by lines of translations separated
-    by commas. Grammar, field labels, remarks, examples, synonyms and references are left out. An entry that the index
-    lists under several words (an abbreviation, an inflected form) is read for each of them.
+    In dictd's files, an entry is a line with the headword, its pronunciation and grammar, followed by lines of
+    translations separated by commas; in TEI, see :func:`~pyterrier_mart.translation.formats.tei.read_tei`. Grammar,
+    field labels, remarks, examples, synonyms and references are left out. An entry that the index lists under several
+    words (an abbreviation, an inflected form) is read for each of them.
 
     Args:
-        path: ``NAME.index``, ``NAME.dict.dz``, ``NAME.dict`` or just ``NAME``. If the name contains a direction
-            (``freedict-deu-eng``), it is checked.
-        builder: Takes the entries. Places in messages are lines of the index.
+        path: A released package (``freedict-deu-eng-1.9-fd1.dictd.tar.xz``, ``....src.tar.xz``, a Debian package) or
+            the folder that one was unpacked to; ``NAME.index``, ``NAME.dict.dz``, ``NAME.dict`` or just ``NAME``; or
+            ``NAME.tei``. If a name contains a direction (``deu-eng``), it is checked.
+        builder: Takes the entries. Places in messages are lines of the index or the TEI file.
         verbose: Whether to show a progress bar for each file.
 
     Returns:
@@ -53,35 +56,93 @@ def read_freedict(path: Path, builder: TableBuilder, *, verbose: bool) -> Weight
 
     Raises:
         FileNotFoundError: If one of the two files is missing.
-        TableFormatError: If an index line is malformed, points beyond the end of the dictionary or to what is not
-            UTF-8, or a compressed file is damaged.
+        TableFormatError: If there is no dictionary in the package, or more than one; an index line is malformed,
+            points beyond the end of the dictionary or to what is not UTF-8; the XML is not well-formed; or a
+            compressed file is damaged.
+        ArchiveError: If a package is damaged.
         ValueError: If the files are named for another direction.
     """
-    check_direction(path, builder.source, builder.target)
-    index_path, dict_path = _files(path)
-    builder.where = str(index_path)
+    _check_name(path, path.name, builder)
+    package = Package(path) if path.exists() and not path.name.endswith(_ENDINGS) else None
+    if package is not None and package.names is not None:
+        files = _chosen(package, builder, verbose)
+    elif package is not None and _TEI.search(path.name):
+        files = [_File(str(path), partial(package.open, "", verbose))]
+    else:
+        files = [_File(str(file), partial(open_binary, file, verbose)) for file in _files(path)]
+    builder.where = files[0].where
+    if len(files) == 1:
+        with files[0].open() as stream:
+            read_tei(stream, builder)
+    else:
+        _read_dictd(files[0], files[1], builder)
+    return "uniform"
+
+
+class _File(NamedTuple):
+    """A file, wherever it is."""
+
+    where: str
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+def _check_name(path: Path, name: str, builder: TableBuilder) -> None:
+    """Compares the languages in the name of a dictionary, if there are any, with those asked for."""
+    match = _DIRECTION.search(name.lower())
+    if match:
+        check_direction(path, builder.source, builder.target, found=match.groups())
+
+
+def _chosen(package: Package, builder: TableBuilder, verbose: bool) -> list[_File]:
+    """The index and the dictionary in a package, or the TEI file."""
+    names = package.names or []
+    dictionaries = [name for name in names if name.endswith(".dict") and f"{name[:-5]}.index" in names]
+    found: list[tuple[str, ...]] = [(f"{name[:-5]}.index", name) for name in dictionaries]
+    found = found or [(name,) for name in names if _TEI.search(name)]
+    if len(found) > 1:  # a folder of several: the one of these languages
+        found = [files for files in found if _is_for(files[0], builder)] or found
+    if len(found) != 1:
+        problem = "holds no FreeDict dictionary" if not found else "holds several dictionaries"
+        raise TableFormatError(
+            f"{package.path} {problem}; expected NAME.index and NAME.dict.dz, or NAME.tei, found {listing(names)}"
+        )
+    _check_name(package.path / found[0][0], found[0][0].rsplit("/", 1)[-1], builder)
+    return [_File(package.where(name), partial(package.open, name, verbose)) for name in found[0]]
+
+
+def _is_for(name: str, builder: TableBuilder) -> bool:
+    match = _DIRECTION.search(name.rsplit("/", 1)[-1].lower())
+    try:
+        return match is not None and (builder.source.lang, builder.target.lang) == tuple(
+            language_code(code) for code in match.groups()
+        )
+    except ValueError:
+        return False
+
+
+def _read_dictd(index: _File, dictionary: _File, builder: TableBuilder) -> None:
     headwords: dict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
-    with open_binary(index_path, verbose) as stream:
+    with index.open() as stream:
         for n, headword, offset, length in _index(stream, builder):
             headwords[offset, length].append((n, headword))
     spans = sorted(headwords)
-    with open_binary(dict_path, verbose) as stream, damage(str(dict_path)):
+    name = dictionary.where.rsplit("/", 1)[-1]
+    with dictionary.open() as stream, damage(dictionary.where):
         for span, piece in zip(spans, _pieces(stream, spans), strict=True):
             found = headwords[span]
             line = found[0][0]
             if len(piece) < span[1]:
-                builder.bad(f"offset {span[0]:,} + length {span[1]:,} is beyond the end of {dict_path.name}", line)
+                builder.bad(f"offset {span[0]:,} + length {span[1]:,} is beyond the end of {name}", line)
                 continue
             try:
                 entry = piece.decode("utf-8")
             except UnicodeDecodeError:
-                builder.bad(f"the entry at offset {span[0]:,} of {dict_path.name} is not UTF-8", line)
+                builder.bad(f"the entry at offset {span[0]:,} of {name} is not UTF-8", line)
                 continue
             sources, targets = _parse(entry, [headword for _, headword in found])
             for source in sources:
                 for target in targets:
                     builder.add(source, target, 1.0, line)
-    return "uniform"
 
 
 def _files(path: Path) -> tuple[Path, Path]:
@@ -148,25 +209,15 @@ def _parse(entry: str, headwords: list[str]) -> tuple[set[str], set[str]]:
     The index spells words in lower case and without punctuation, so the entry's own spelling is preferred.
     """
     head, *rest = entry.split("\n")
-    sources = _split(head)
+    sources = terms(head)
     if len(headwords) > 1:
-        squashed = {_squash(source) for source in (*sources, _clean(head))}
+        squashed = {_squash(source) for source in (*sources, clean(head))}
         sources.update(headword for headword in headwords if _squash(headword) not in squashed)
     targets = set()
     for line in rest:
         if line and not _OTHER_LINES.match(line):
-            targets |= _split(_SENSE.sub("", _INFLECTED.sub("", line)))
+            targets |= terms(_SENSE.sub("", _INFLECTED.sub("", line)))
     return sources, targets
-
-
-def _clean(text: str) -> str:
-    return _MARKUP.sub(" ", text)
-
-
-def _split(text: str) -> set[str]:
-    parts = map(str.strip, _SEPARATOR.split(_clean(text)))
-    # "Haus…" and "-förmig" are parts of compounds, not words.
-    return {part for part in parts if part and not part.startswith(_ELLIPSIS) and not part.endswith(_ELLIPSIS)}
 
 
 def _squash(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from array import array
@@ -12,13 +13,16 @@ from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import pyterrier as pt
 
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation.builder import TableBuilder, TableFormatError, Weights
 from pyterrier_mart.translation.formats.columns import Column, read_delimited
-from pyterrier_mart.translation.formats.common import damage, number, open_binary, rows
+from pyterrier_mart.translation.formats.common import CountedStream, damage, number, open_binary, rows
 
 __all__ = ["read_panlex", "read_panlex_dump"]
+
+_BUFFER = 1 << 20
 
 
 def read_panlex(
@@ -111,7 +115,10 @@ class _Dump:
         self.path, self.builder, self.verbose = path, builder, verbose
         self._zip: zipfile.ZipFile | None = None
         if path.is_dir():
-            self.names = {name: name for name in os.listdir(path)}
+            dated = sorted(path.glob("*/langvar.csv"))
+            if dated and not (path / "langvar.csv").exists():
+                self.path = dated[-1].parent  # the zip file was unpacked here
+            self.names = {name: name for name in os.listdir(self.path)}
         else:
             with damage(str(path)):
                 self._zip = zipfile.ZipFile(path)
@@ -146,8 +153,13 @@ class _Dump:
             with open_binary(self.path / member, self.verbose) as stream:
                 yield stream
         else:
-            with damage(self.where(name)), self._zip.open(member) as stream:
-                yield stream
+            total = self._zip.getinfo(member).file_size
+            with (
+                damage(self.where(name)),
+                self._zip.open(member) as stream,
+                pt.tqdm(total=total, unit="B", unit_scale=True, desc=f"{name}.csv", disable=not self.verbose) as bar,
+            ):
+                yield io.BufferedReader(CountedStream(stream, bar.update), _BUFFER)
 
     def rows(self, name: str, *columns: str, optional: str = "") -> Iterator[tuple[int, list[str]]]:
         """Yields line number and the named columns of each row; those in ``optional`` are empty where missing."""

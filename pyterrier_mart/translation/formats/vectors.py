@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyterrier as pt
 
-from pyterrier_mart.text import Analyzer
+from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation.builder import TableBuilder, TableFormatError
 from pyterrier_mart.translation.formats.common import lines, open_binary
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["read_vectors"]
 
 _CSLS_NEIGHBOURS = 10  # as Conneau et al.
+
+_NAMED = re.compile(r"(?:^|\.)([a-z]{2,3})\.vec(?:\.gz)?$")
 
 _Matrix = npt.NDArray[np.float32]
 
@@ -72,7 +75,7 @@ def read_vectors(
     Raises:
         OSError: If a file cannot be read.
         TableFormatError: If a line is malformed, the dimensions differ, or nothing is near anything.
-        ValueError: If an option does not fit.
+        ValueError: If an option does not fit, or a file is named for another language (``wiki.multi.de.vec``).
     """
     for name, value in (("k", k), ("max_words", max_words), ("block", block)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -81,6 +84,8 @@ def read_vectors(
         raise ValueError(f"min_cosine must be in [-1, 1), not {min_cosine!r}")
     paths = Path(source_vec), Path(target_vec)
     builder = TableBuilder(source, target, where=str(paths[0]), on_error=on_error)
+    for path, analyzer in zip(paths, (builder.source, builder.target), strict=True):
+        _check_language(path, analyzer)
     s_words, s_vectors = _load(paths[0], builder.source, builder, max_words, verbose)
     t_words, t_vectors = _load(paths[1], builder.target, builder, max_words, verbose)
     if s_vectors.shape[1] != t_vectors.shape[1]:
@@ -101,6 +106,16 @@ def read_vectors(
         raise TableFormatError(f"{paths[0]}, {paths[1]}: no two words have a cosine above {threshold:g}")
     own = {"source": [path.name for path in paths], "source_format": "vectors", "k": k, "csls": csls}
     return builder.table("count", {**own, **(meta or {})})
+
+
+def _check_language(path: Path, analyzer: Analyzer) -> None:
+    match = _NAMED.search(path.name.lower())
+    try:
+        named = language_code(match[1]) if match else analyzer.lang
+    except ValueError:
+        return  # a name that only looks like a language
+    if named != analyzer.lang:
+        raise ValueError(f"{path} is named for {named}, but vectors of {analyzer.lang} were asked for")
 
 
 def _load(

@@ -1,0 +1,17 @@
+"""``pyterrier-mart table``: look at, learn, convert, mix, measure and compare translation tables."""
+
+from __future__ import annotations
+
+import typer
+
+from pyterrier_mart.cli.table.comparing import diff
+from pyterrier_mart.cli.table.converting import convert, mix
+from pyterrier_mart.cli.table.learning import train, vectors
+from pyterrier_mart.cli.table.looking import info, lookup
+from pyterrier_mart.cli.table.measuring import report
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look at, learn, convert, mix, measure and compare translation tables.", no_args_is_help=True)
+for command in (info, lookup, train, vectors, convert, mix, report, diff):
+    app.command()(command)

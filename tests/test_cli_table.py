@@ -1,0 +1,321 @@
+"""Tables from resources as they are published, mixed, measured and compared, on the command line."""
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from commands import run_command
+
+from pyterrier_mart import TranslationTable
+from pyterrier_mart.cli.console import errors, out
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+NUMBERS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "funf": "five", "sechs": "six"}
+WORDS = sorted(NUMBERS)
+SENTENCES = [(WORDS[i % 6], WORDS[(i * i + 1) % 6], WORDS[(i // 6) % 6]) for i in range(120)]
+GERMAN = "<CHAPTER ID=1>\n" + "".join(" ".join(words) + "\n" for words in SENTENCES)
+ENGLISH = "<CHAPTER ID=1>\n" + "".join(" ".join(NUMBERS[w] for w in reversed(words)) + "\n" for words in SENTENCES)
+OPUS = {"README": "", "Europarl.de-en.de": GERMAN, "Europarl.de-en.en": ENGLISH, "Europarl.de-en.ids": ""}
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(out, "_width", 120)
+    monkeypatch.setattr(errors, "_width", 120)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Runs ``table ...`` in this process; returns what it printed, after checking that it ended well."""
+
+    def run(*args):
+        code, text, messages = run_command(monkeypatch, capfd, "table", *args)
+        assert code == 0, messages
+        return " ".join(text.split())
+
+    return run
+
+
+@pytest.fixture
+def fails(monkeypatch, capfd, tmp_path):
+    """Runs a command that fails; returns its one sentence, after checking that it wrote nothing."""
+
+    def fails(*args):
+        before = sorted(tmp_path.rglob("*"))
+        code, _, messages = run_command(monkeypatch, capfd, "table", *args)
+        assert code == 1 and sorted(tmp_path.rglob("*")) == before
+        return messages.splitlines()[-1]
+
+    return fails
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Tables in the directories a.table, b.table and c.table."""
+    entries = {
+        "a": {"haus": {"house": 0.75, "home": 0.25}, "maus": {"mouse": 1.0}, "berlin": {"berlin": 1.0}},
+        "b": {"haus": {"home": 0.75, "house": 0.25}, "maus": {"mouse": 0.75, "mice": 0.25}, "hund": {"dog": 1.0}},
+        "c": {"hund": {"hound": 1.0}, "igel": {"hedgehog": 1.0}},
+    }
+    licences = {"a": "CC0", "b": "CC BY", "c": "CC0"}
+    for name, rows in entries.items():
+        made = TranslationTable.from_dict(rows, "de", "en", meta={"licence": licences[name]})
+        made.save(tmp_path / f"{name}.table")
+
+
+def packed(path):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in OPUS.items():
+                archive.writestr(name, text)
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in OPUS.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+# ------------------------------------------------------------------------------------------------------------- train
+
+
+@pytest.mark.parametrize("name", ["de-en.txt.zip", "de-en.tgz"])
+def test_train_from_an_archive(run, tmp_path, name):
+    packed(tmp_path / name)
+    run("train", name, "-s", "de", "-t", "en", "-o", "out", "--licence", "CC0")
+    table = TranslationTable.load("out")
+    assert all(next(iter(table.translations(word))) == other for word, other in NUMBERS.items())
+    assert "chapter" not in table and table.meta["sentence_pairs"] == 120
+    assert table.meta["source"] == name and table.meta["members"] == ["Europarl.de-en.de", "Europarl.de-en.en"]
+    assert table.meta["pairs_without_text"] == 1 and table.meta["licence"] == "CC0"
+
+
+def test_train_from_a_stem_and_the_other_direction(run, tmp_path):
+    for name, text in OPUS.items():
+        (tmp_path / name).write_text(text)
+    run("train", "Europarl.de-en", "-s", "en", "-t", "de", "-o", "out", "--aligner", "eflomal")
+    table = TranslationTable.load("out")
+    assert table.languages == ("en", "de") and next(iter(table.translations("four"))) == "vier"
+    assert table.meta["source"] == "Europarl.de-en.en, Europarl.de-en.de"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["de-en.tgz", "-t", "fr"], "de-en.tgz holds no two files whose names end in .de and .fr; found README, Euro"),
+        (["de-en.tgz/x", "-t", "en"], "de-en.tgz holds no two files under x whose names end in .de and .en"),
+        (["alone.de", "-t", "en"], "alone.de is named for de, and there is no alone.en beside it"),
+        (["nowhere", "-t", "en"], "nowhere: No such file or directory"),
+        (["half.tgz", "-t", "en"], "half.tgz: the archive is damaged or truncated"),
+    ],
+)
+def test_train_errors(fails, tmp_path, args, message):
+    whole = packed(tmp_path / "de-en.tgz").read_bytes()
+    (tmp_path / "half.tgz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "alone.de").write_text(GERMAN)
+    assert message in fails("train", "-s", "de", "-o", "out", *args)
+
+
+# ----------------------------------------------------------------------------------------------------------- vectors
+
+
+def test_vectors(run, fails, tmp_path):
+    (tmp_path / "wiki.multi.de.vec").write_text("3 2\nhaus 1 0\nheim 0.9 0.1\nhund 0 1\n")
+    (tmp_path / "wiki.multi.en.vec.gz").write_bytes(gzip.compress(b"3 2\nhouse 1 0\nhome 0.8 0.2\ndog 0 1\n"))
+    args = ["wiki.multi.de.vec", "wiki.multi.en.vec.gz", "-s", "de", "-t", "en"]
+    assert "wrote out (de-en, 7 entries)" in run("vectors", *args, "-o", "out", "--licence", "CC BY-NC")
+    table = TranslationTable.load("out")
+    assert next(iter(table.translations("haus"))) == "house" and table.meta["licence"] == "CC BY-NC"
+    run("vectors", *args, "-o", "out", "--overwrite", "--k", "1", "--csls", "--max-words", "2")
+    assert set(TranslationTable.load("out").source_words) == {"haus", "heim"} and table.meta["k"] == 5
+    swapped = [args[1], args[0], *args[2:]]
+    assert "wiki.multi.en.vec.gz is named for en, but vectors of de were asked for" in fails(
+        "vectors", *swapped, "-o", "new"
+    )
+    assert "out exists; name another path or pass --overwrite" in fails("vectors", *args, "-o", "out")
+
+
+# ----------------------------------------------------------------------------------------------------------- convert
+
+
+def test_convert_a_dump_of_panlex(run, tmp_path):
+    files = {
+        "langvar": "id,lang_code,var_code\n1,deu,0\n2,eng,0\n",
+        "expr": "id,langvar,txt\n1,1,Haus\n2,2,house\n",
+        "denotationx": "meaning,source,grp,quality,expr\n1,1,1,5,1\n1,1,1,5,2\n",
+    }
+    with zipfile.ZipFile(tmp_path / "panlex-20240101-csv.zip", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"panlex-20240101-csv/{name}.csv", text)
+    (tmp_path / "unpacked").mkdir()
+    zipfile.ZipFile(tmp_path / "panlex-20240101-csv.zip").extractall(tmp_path / "unpacked")
+    for i, path in enumerate(("panlex-20240101-csv.zip", "unpacked", "unpacked/panlex-20240101-csv")):
+        run("convert", path, f"t{i}.table", "-s", "de", "-t", "en")
+        assert TranslationTable.load(f"t{i}.table").translations("Haus") == {"house": 1.0}
+
+
+def test_convert_freedict(run, fails, tmp_path):
+    tei = b"<TEI><entry><form><orth>Haus</orth></form><cit type='trans'><quote>house</quote></cit></entry></TEI>"
+    with tarfile.open(tmp_path / "freedict-deu-eng-1.9-fd1.src.tar.xz", "w:xz") as archive:
+        info = tarfile.TarInfo("deu-eng/deu-eng.tei")
+        info.size = len(tei)
+        archive.addfile(info, io.BytesIO(tei))
+    (tmp_path / "deu-eng").mkdir()
+    (tmp_path / "deu-eng" / "deu-eng.tei").write_bytes(tei)
+    TranslationTable.from_dict({"haus": {"house": 1.0}}, "de", "en").write(tmp_path / "mine.index")
+    for i, path in enumerate(("freedict-deu-eng-1.9-fd1.src.tar.xz", "deu-eng", "deu-eng/deu-eng.tei", "mine")):
+        args = ["--from", "freedict"] if path == "mine" else []
+        run("convert", path, f"t{i}", "-s", "de", "-t", "en", *args)
+        assert TranslationTable.load(f"t{i}").translations("Haus") == {"house": 1.0}
+    message = "freedict-deu-eng-1.9-fd1.src.tar.xz holds de-en, but en-de was asked for"
+    assert message in fails("convert", "freedict-deu-eng-1.9-fd1.src.tar.xz", "t", "-s", "en", "-t", "de")
+
+
+# --------------------------------------------------------------------------------------------------------------- mix
+
+
+def test_mix_by_weights(run, tables):
+    run("mix", "a.table", "b.table", "c.table", "--weights", "0.5,0.3,0.2", "-o", "out")
+    table = TranslationTable.load("out")
+    assert table.translations("haus") == pytest.approx({"house": 0.5625, "home": 0.4375})  # c does not know it
+    assert table.translations("hund") == pytest.approx({"dog": 0.6, "hound": 0.4})
+    assert table.meta["licence"] == "CC0; CC BY" and len(table.meta["interpolated"]) == 3
+    run("mix", "a.table", "b.table", "-o", "out", "--overwrite", "--top-k", "1")
+    assert TranslationTable.load("out").translations("haus") == pytest.approx({"home": 0.5})
+
+
+def test_mix_by_filling(run, tables):
+    run("mix", "a.table", "b.table", "c.table", "--backfill", "-o", "out")
+    table = TranslationTable.load("out")
+    assert table.translations("haus") == {"house": 0.75, "home": 0.25}
+    assert table.translations("hund") == {"dog": 1.0} and table.translations("igel") == {"hedgehog": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["a.table"], "expected two tables or more, found only a.table"),
+        (["a.table", "en-de"], "en-de translates en-de, and a.table de-en; expected tables of one direction"),
+        (["a.table", "nowhere"], "no file or table 'nowhere'; bundled tables are"),
+        (["a.table", "b.table", "--weights", "1"], "--weights '1': expected 2 positive numbers with commas between"),
+        (["a.table", "b.table", "--weights", "1,x"], "--weights '1,x': expected 2 positive numbers"),
+        (["a.table", "b.table", "--weights", "1,0"], "--weights '1,0': expected 2 positive numbers"),
+        (["a.table", "b.table", "--weights", "1,inf"], "--weights '1,inf': expected 2 positive numbers"),
+        (["a.table", "b.table", "--backfill", "--weights", "1,1"], "leave out --weights"),
+        (["a.table", "b.table", "-o", "a.table"], "a.table exists; name another path or pass --overwrite"),
+    ],
+)
+def test_mix_errors(fails, tables, args, message):
+    assert message in fails("mix", "-o", "out", *args)
+
+
+# ------------------------------------------------------------------------------------------------------------ report
+
+
+def test_report(run, tables, tmp_path):
+    (tmp_path / "topics.tsv").write_text("qid\tquery\n1\tDas Haus in Berlin\n2\tHund, Haus und Igel\n")
+    (tmp_path / "de-en.0-5000.txt").write_text("haus house\nhund dog\n")
+    args = ["--topics", "topics.tsv", "--gold", "de-en.0-5000.txt", "--json", "deep/report.json", "--missing", "2"]
+    text = run("report", "a.table", "b.table", *args)
+    assert "German → English" in text and "a.table" in text and "b.table" in text
+    assert "│ source words │ 3 │ 3 │" in text
+    # das haus in berlin hund haus und igel: a knows haus (twice) and berlin, b haus and hund
+    assert "│ coverage of tokens │ 37.5% │ 37.5% │" in text and "│ coverage of types │ 28.6% │ 28.6% │" in text
+    assert "│ P@1 │ 0.500 │ 0.500 │" in text and "│ P@5 │ 0.500 │ 1.000 │" in text
+    assert "a.table lacks 5 terms, of which 0 have relatives in it; the most frequent: das (1), hund (1)" in text
+    assert "topics.tsv: 8 tokens of 7 types" in text and "de-en.0-5000.txt: 2 source words" in text
+    found = json.loads((tmp_path / "deep" / "report.json").read_text(encoding="utf-8"))
+    assert list(found["tables"]) == ["a.table", "b.table"] and found["gold"] == "de-en.0-5000.txt"
+    assert found["tables"]["b.table"]["coverage"]["missing"] == {"berlin": 1, "das": 1, "igel": 1, "in": 1, "und": 1}
+    assert found["tables"]["a.table"]["accuracy"]["p_at_1"] == 0.5
+    assert found["tables"]["a.table"]["fingerprint"] == TranslationTable.load("a.table").fingerprint
+
+
+def test_report_of_a_bundled_table_and_dataset(run):
+    text = run("report", "de-en", "--topics", "mart:xquad-r/de-en", "--missing", "0")
+    table = TranslationTable.load("de-en")
+    assert f"│ entries │ {len(table):,} │" in text and "tokens of" in text and "lacks" not in text
+    assert "P@1" not in text and "coverage" not in run("report", "de-en", "de-en")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["a.table", "en-de"], "en-de translates en-de, and a.table de-en; expected tables of one direction"),
+        (["nowhere"], "no file or table 'nowhere'"),
+        (["a.table", "--topics", "nowhere"], "--topics nowhere: there is no such file or dataset"),
+        (["a.table", "--topics", "mart:nowhere"], "nowhere"),
+        (["a.table", "--topics", "mart:xquad-r/en-de"], "has queries in en, and the table translates from de"),
+        (["a.table", "--topics", "bad.tsv"], "bad.tsv, line 1: expected 2 tab-separated columns, qid and query"),
+        (["a.table", "--topics", "bad.tsv", "--variant", "title"], "--variant is for datasets"),
+        (["a.table", "--gold", "en-de.txt"], "en-de.txt holds en-de, but de-en was asked for"),
+        (["a.table", "--gold", "nowhere.txt"], "nowhere.txt: No such file or directory"),
+        (["a.table", "--json", "a.table"], "cannot write the file a.table: it is a directory"),
+        (["a.table", "--json", "bad.tsv/x.json"], "bad.tsv is not a directory"),
+    ],
+)
+def test_report_errors(fails, tables, tmp_path, args, message):
+    (tmp_path / "bad.tsv").write_text("a\tb\tc\n")
+    (tmp_path / "en-de.txt").write_text("house haus\n")
+    assert message in fails("report", *args)
+
+
+# -------------------------------------------------------------------------------------------------------------- diff
+
+
+def test_diff(run, tables, tmp_path):
+    text = run("diff", "a.table", "b.table", "--json", "diff.json")
+    assert "A: a.table (3 source words, 4 entries); B: b.table (3 source words, 5 entries)" in text
+    assert "Source words: 2 in both, 1 only in A, 1 only in B. Of those in both, 2 have other probabilities" in text
+    assert "and 1 another best translation; mean distance 0.375." in text
+    assert "Only in A: berlin" in text and "Only in B: hund" in text
+    assert "Another best translation" in text and "│ haus │ house 0.750 │ home 0.750 │ 0.500 │" in text
+    assert "The same best translation" in text and "│ maus │ mouse 1.000 │ mouse 0.750 │ 0.250 │" in text
+    found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
+    assert [change["word"] for change in found["largest_changes"]] == ["haus", "maus"]
+    assert found["words_only_in_b"] == ["hund"] and (found["a"], found["b"]) == ("a.table", "b.table")
+
+
+def test_diff_of_the_terms_of_topics(run, tables, tmp_path):
+    (tmp_path / "topics.tsv").write_text("1\tHund Haus Hund\n2\tBerlin Katze\n")
+    text = run("diff", "a.table", "b.table", "--topics", "topics.tsv", "--top", "1")
+    assert "Source words of the 4 terms of topics.tsv: 1 in both, 1 only in A, 1 only in B" in text
+    assert "Only in B: hund (2)" in text and "maus" not in text
+
+
+def test_diff_of_the_same(run, tables):
+    text = run("diff", "a.table", "a.table")
+    assert "a.table (1)" in text and "0 have other probabilities" in text
+    assert "Only in" not in text and "best translation ┃" not in text and "distance ┃" not in text
+
+
+def test_diff_errors(fails, tables):
+    assert "expected tables of one direction" in fails("diff", "a.table", "en-de")
+    assert "no file or table 'nowhere'" in fails("diff", "a.table", "nowhere")
+    assert "there is no such file or dataset" in fails("diff", "a.table", "b.table", "--topics", "nowhere")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_nothing_is_cut_off_in_a_narrow_terminal(run, monkeypatch, capfd, tables, width):
+    monkeypatch.setattr(out, "_width", width)
+    for args in (
+        ["report", "a.table", "b.table", "c.table"],
+        ["diff", "de-en", "de-en"],
+        ["diff", "a.table", "b.table"],
+    ):
+        code, text, _ = run_command(monkeypatch, capfd, "table", *args)
+        assert code == 0 and "…" not in text and max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.skipif(not DATA.is_dir() and not os.environ.get("CI"), reason="the data are not here")
+def test_report_against_a_real_dictionary(run):
+    gold = DATA / "lexicons" / "muse-noncommercial" / "de-en.5000-6500.tsv.gz"
+    text = run("report", "de-en", "--gold", gold)
+    assert "de-en.5000-6500.tsv.gz: 1,498 source words" in text and "│ dictionary words known │ 68" in text
