@@ -571,3 +571,18 @@ def test_pisa_is_not_started_on_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="only 4 KiB are free"):
         fresh.bm25().search("cat")
     assert index.bm25().search("cat")["docno"].tolist() == ["d"]
+
+
+@pytest.mark.parametrize(("said", "lang"), [("nld", None), ("dt", "nl"), ("nl", "nld")])
+def test_a_dataset_may_name_its_language_otherwise(said, lang, tmp_path):
+    class Dutch:
+        def get_corpus_lang(self):
+            return said
+
+        def get_corpus_iter(self, verbose=True):
+            return iter([{"docno": "d1", "text": "de kat"}])
+
+    assert build(tmp_path / "index", Dutch(), lang).analyzer == Analyzer("nl")
+    if said == "dt":
+        with pytest.raises(ValueError, match="the language of the documents is given as 'dt': pass lang="):
+            build(tmp_path / "other", Dutch(), None)

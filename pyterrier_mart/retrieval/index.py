@@ -15,7 +15,7 @@ from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.retrieval import engines
 from pyterrier_mart.retrieval.documents import DocumentStream, digest
 from pyterrier_mart.retrieval.retriever import BM25Retriever
-from pyterrier_mart.text import Analyzer
+from pyterrier_mart.text import Analyzer, language_code
 
 __all__ = ["BM25Index", "bm25_index"]
 
@@ -163,10 +163,17 @@ def bm25_index(
 
 
 def _analyzer(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer:
-    known = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
+    said = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
+    try:
+        known = None if said is None else language_code(said)
+    except ValueError:  # mMARCO's Dutch is "dt"
+        known = None
     code = known if lang is None else lang
     if code is None:
-        raise ValueError("the language of the documents is not known: pass lang=, such as 'en'")
+        raise ValueError(
+            f"the language of the documents is {'not known' if said is None else f'given as {said!r}'}: pass lang=, "
+            "such as 'en'"
+        )
     analyzer = code if isinstance(code, Analyzer) else Analyzer(code, stop=stop)
     if known is not None and analyzer.lang != known:
         raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
