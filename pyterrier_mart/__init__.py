@@ -9,6 +9,7 @@ from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation import SMTQueryTranslator, TranslationTable
 
 if TYPE_CHECKING:
+    from pyterrier_mart.datasets.languages import languages_of
     from pyterrier_mart.mart import MARTReRanker, TrainingOptions
     from pyterrier_mart.meta import (
         DenseIndex,
@@ -35,10 +36,12 @@ __all__ = [
     "TranslationTable",
     "bm25_index",
     "language_code",
+    "languages_of",
 ]
 
-#: The packages of names whose imports need torch.
+#: The packages of names that are imported when they are first asked for: most of them need torch.
 _LATER = {
+    "languages_of": "pyterrier_mart.datasets.languages",
     **dict.fromkeys(("MARTReRanker", "TrainingOptions"), "pyterrier_mart.mart"),
     **dict.fromkeys(
         (
@@ -51,7 +54,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs torch when it is first asked for."""
+    """Imports what not every user needs when it is first asked for."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,11 +8,13 @@ stays flat however large an archive is.
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
 import os
 import shutil
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -25,12 +27,16 @@ from typing import IO, Any, NamedTuple
 __all__ = ["ArchiveError", "Member", "members"]
 
 _BUFFER = 1 << 20
+_STEP = 1 << 14  # so much of what comes before damage may be lost, with read() all of it
 _HEAD = 512  # a tar says what it is in the first 512 bytes
 _DEEPEST = 4  # a zip of tars of gzip files is three deep; more is hostile
 _COMPRESSED = (".gz", ".bz2", ".xz", ".dz", ".lzma")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".tbz2", ".txz", ".tbz", ".deb")
 #: What the standard library raises on damaged or truncated archives. bz2 raises an OSError without a number.
-_DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, NotImplementedError)
+_DAMAGE = (
+    *(EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, struct.error),
+    *(NotImplementedError, UnicodeDecodeError, OverflowError),
+)
 
 
 class ArchiveError(ValueError):
@@ -55,6 +61,7 @@ def members(
     *,
     wanted: Callable[[str], bool] | None = None,
     progress: Callable[[int], object] | None = None,
+    damaged: Callable[[ArchiveError], object] | None = None,
 ) -> Iterator[Member]:
     """Yields the files in a file, archive or folder, in the order in which they are stored (in a folder: sorted).
 
@@ -71,6 +78,8 @@ def members(
         wanted: Called with the :attr:`Member.name` of each file, without the ending of a compressed one (``.gz``);
             others are not opened. ``None``: all are wanted.
         progress: Called with the number of bytes that were read from the disk since the last call.
+        damaged: Called with what is wrong with an archive, after which the next file or member is gone on with. What
+            is wrong with a stream is an error where it is read, with or without this. ``None``: raises the error.
 
     Raises:
         ArchiveError: If an archive is damaged, encrypted or nested too deep; also while a stream is read.
@@ -78,7 +87,25 @@ def members(
     """
     for file in _files(Path(path)):
         with _CountedFile(file, progress) as raw, io.BufferedReader(raw, _BUFFER) as stream:
-            yield from _open(stream, str(file), wanted or (lambda _: True), 0)
+            with _passing_over(damaged):
+                yield from _open(stream, str(file), _Request(wanted or (lambda _: True), damaged), 0)
+
+
+class _Request(NamedTuple):
+    """What :func:`members` was asked for."""
+
+    wanted: Callable[[str], bool]
+    damaged: Callable[[ArchiveError], object] | None
+
+
+@contextmanager
+def _passing_over(damaged: Callable[[ArchiveError], object] | None) -> Iterator[None]:
+    try:
+        yield
+    except ArchiveError as err:
+        if damaged is None:
+            raise
+        damaged(err)
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -100,25 +127,25 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _open(
-    stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int, *, decompressed: bool = False
+    stream: IO[bytes], name: str, request: _Request, depth: int, *, decompressed: bool = False
 ) -> Iterator[Member]:
     if depth > _DEEPEST:
         raise ArchiveError(f"{name}: archives within archives, more than {_DEEPEST} deep")
-    if not _opened_anyway(name) and not wanted(_plain(name)):
+    if not _opened_anyway(name) and not request.wanted(_plain(name)):
         return
     with _naming(name):
         head = _peek(stream)
         kind = _kind(head, _plain(name) if decompressed else name)
         if kind == "zip":
-            yield from _zip(stream, name, wanted, depth)
+            yield from _zip(stream, name, request, depth)
         elif kind == "tar":
-            yield from _tar(stream, name, wanted, depth)
+            yield from _tar(stream, name, request, depth)
         elif kind == "deb":
-            yield from _deb(stream, name, wanted, depth)
+            yield from _deb(stream, name, request, depth)
         elif kind:
             with _decompressed(kind, stream) as inner, io.BufferedReader(_Guarded(inner, name), _BUFFER) as plain:
-                yield from _open(plain, name, wanted, depth + 1, decompressed=True)
-        elif wanted(_plain(name)):
+                yield from _open(plain, name, request, depth + 1, decompressed=True)
+        elif request.wanted(_plain(name)):
             yield Member(name, stream)
 
 
@@ -153,42 +180,44 @@ def _decompressed(kind: str, stream: IO[bytes]) -> Iterator[Any]:
             yield inner
 
 
-def _zip(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+def _zip(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
     with _seekable(stream) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             inner = f"{name}/{info.filename}"
-            if info.is_dir() or not (_opened_anyway(inner) or wanted(_plain(inner))):
+            if not info.filename or info.is_dir() or not (_opened_anyway(inner) or request.wanted(_plain(inner))):
                 continue
-            if info.flag_bits & 1:
-                raise ArchiveError(f"{inner}: encrypted; unpack it with its password first")
-            with _naming(inner), archive.open(info) as opened:
-                with io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
-                    yield from _open(plain, inner, wanted, depth + 1)
+            with _passing_over(request.damaged), _naming(inner):
+                if info.flag_bits & 1:
+                    raise ArchiveError(f"{inner}: encrypted; unpack it with its password first")
+                with archive.open(info) as opened, io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
+                    yield from _open(plain, inner, request, depth + 1)
 
 
-def _tar(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+def _tar(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for info in archive:
             inner = f"{name}/{info.name.removeprefix('./')}"
-            if not info.isfile() or not (_opened_anyway(inner) or wanted(_plain(inner))):
+            if not info.isfile() or not (_opened_anyway(inner) or request.wanted(_plain(inner))):
                 continue
             opened = archive.extractfile(info)
             if opened is not None:
-                with io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
-                    yield from _open(plain, inner, wanted, depth + 1)
+                with _passing_over(request.damaged), io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
+                    yield from _open(plain, inner, request, depth + 1)
 
 
-def _deb(stream: IO[bytes], name: str, wanted: Callable[[str], bool], depth: int) -> Iterator[Member]:
+def _deb(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
     """The files of a Debian package: an ``ar`` archive, whose member ``data.tar.*`` holds them."""
     stream.read(8)
     while header := stream.read(60):
         try:
             inner, size = header[:16].decode("ascii").rstrip(" /"), int(header[48:58])
+            if size < 0:
+                raise ValueError
         except ValueError:
             raise ArchiveError(f"{name}: a damaged Debian package") from None
         if inner.startswith("data.tar"):
             with io.BufferedReader(_Guarded(_Part(stream, size), name), _BUFFER) as plain:
-                yield from _open(plain, f"{name}/{inner}", wanted, depth + 1)
+                yield from _open(plain, f"{name}/{inner}", request, depth + 1)
             return
         stream.read(size + size % 2)
 
@@ -232,7 +261,8 @@ def _naming(name: str) -> Iterator[None]:
     except _DAMAGE as err:
         raise ArchiveError(f"{name}: the archive is damaged or truncated ({str(err) or type(err).__name__})") from err
     except (OSError, RuntimeError) as err:  # bz2 and gzip have OSErrors of their own, without a number
-        if isinstance(err, OSError) and err.errno is not None:
+        # Offsets in a damaged archive may lead nowhere, which makes seeking an invalid argument.
+        if isinstance(err, OSError) and err.errno not in (None, errno.EINVAL):
             raise
         raise ArchiveError(f"{name}: the archive is damaged or truncated ({err})") from err
 
@@ -262,21 +292,18 @@ class _Guarded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with _naming(self._name):
-            data = self._inner.read(len(buffer))
+            data = self._inner.read1(min(len(buffer), _STEP))
         buffer[: len(data)] = data
         return len(data)
 
 
-class _Part(io.RawIOBase):
+class _Part:
     """The next so many bytes of a stream."""
 
     def __init__(self, stream: IO[bytes], size: int):
         self._stream, self._left = stream, size
 
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(self._left if size < 0 else min(size, self._left))
+    def read1(self, size: int) -> bytes:
+        data = self._stream.read(min(size, self._left))
         self._left -= len(data)
         return data

@@ -1,4 +1,4 @@
-"""The command line: ``pyterrier-mart quickstart``, ``rerank``, ``meta ...`` and ``table ...``."""
+"""The command line: ``pyterrier-mart quickstart``, ``rerank``, ``meta``, ``table``, ``clef`` and ``ciral``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import typer
 
 from pyterrier_mart import __version__
 from pyterrier_mart.cli import table
+from pyterrier_mart.cli.collections import ciral_app, clef_app
 from pyterrier_mart.cli.console import errors
 from pyterrier_mart.cli.meta import app as meta_app
 from pyterrier_mart.cli.quickstart import quickstart
@@ -36,6 +37,8 @@ app.command()(quickstart)
 app.command()(rerank)
 app.add_typer(meta_app, name="meta")
 app.add_typer(table.app, name="table")
+app.add_typer(clef_app, name="clef")
+app.add_typer(ciral_app, name="ciral")
 
 
 def _version(asked: bool) -> None:

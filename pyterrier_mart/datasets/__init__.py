@@ -1,7 +1,8 @@
-"""Test collections that come with the package, as the ``mart:`` dataset provider of PyTerrier.
+"""Test collections as the ``mart:`` dataset provider of PyTerrier.
 
-``pt.get_dataset('mart:xquad-r/de-en')`` and ``pt.get_dataset('mart:sts17/tr-en')`` work offline; the data and their
-licences are described in ``data/LICENSE-DATA.md``.
+``pt.get_dataset('mart:xquad-r/de-en')`` and ``pt.get_dataset('mart:sts17/tr-en')`` work offline; their data and
+licences are described in ``data/LICENSE-DATA.md``. Of ``mart:ciral/so``, topics and judgments come with the package and
+passages from a folder of the user's; ``mart:clef/de-en`` reads everything from such a folder.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from collections.abc import Iterable
 import pyterrier as pt
 
 from pyterrier_mart.datasets.base import MartDataset
+from pyterrier_mart.datasets.ciral import CIRAL
+from pyterrier_mart.datasets.clef import CLEF
 from pyterrier_mart.datasets.sts17 import STS17
 from pyterrier_mart.datasets.xquad_r import XQuADR
 
-__all__ = ["STS17", "MartDataset", "MartDatasetProvider", "XQuADR"]
+__all__ = ["CIRAL", "CLEF", "STS17", "MartDataset", "MartDatasetProvider", "XQuADR"]
 
-_COLLECTIONS: dict[str, type[XQuADR] | type[STS17]] = {"xquad-r": XQuADR, "sts17": STS17}
+_COLLECTIONS: dict[str, type[XQuADR] | type[STS17] | type[CLEF] | type[CIRAL]] = {
+    "xquad-r": XQuADR,
+    "sts17": STS17,
+    "clef": CLEF,
+    "ciral": CIRAL,
+}
 
 
 class MartDatasetProvider(pt.datasets.DatasetProvider):

@@ -1,4 +1,4 @@
-"""What the bundled test collections share: reading the data files, and documents that are looked up by number."""
+"""What the test collections share: reading bundled files, and documents that are looked up by number."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_code
+
+#: How many documents of a store are looked up at a time.
+_BATCH = 1000
 
 
 def read_data(path: str) -> str:
@@ -43,10 +46,10 @@ def choose_language(code: str, languages: Sequence[str]) -> str:
 
 
 class MartDataset(pt.datasets.Dataset):
-    """A test collection whose documents and topics come with the package.
+    """A test collection of the ``mart:`` provider.
 
-    Objects are cheap: files are read when a corpus, topics or judgments are first asked for. Two objects with the same
-    name are equal.
+    Its data comes with the package, or lies in a folder of the user's. Objects are cheap: files are read when a corpus,
+    topics or judgments are first asked for. Two objects with the same name are equal.
 
     Attributes:
         name: Name of the dataset within the ``mart:`` provider.
@@ -83,6 +86,10 @@ class MartDataset(pt.datasets.Dataset):
                 yield {"docno": docno, **fields}
 
         return pt.utils.GeneratorLen(rows(), len(documents))
+
+    def groups(self) -> pd.Series | None:
+        """Returns what must stay together when topics are split into folds, by qid; None if topics are independent."""
+        return None
 
     def get_topics_lang(self) -> str:
         """Returns the ISO 639-1 code of the topics."""
@@ -173,9 +180,7 @@ class TextLoader(pt.Transformer):
         """
         pt.validate.columns(inp, includes=["docno"], context=self)
         docnos = inp["docno"].tolist()
-        documents = self.dataset.documents() if docnos else {}
-        if self.verbose and docnos:
-            docnos = pt.tqdm(docnos, desc="Text Loader", unit="d")
+        documents = self._look_up(docnos) if docnos else {}
         found = []
         for docno in docnos:
             if docno not in documents:
@@ -187,6 +192,21 @@ class TextLoader(pt.Transformer):
             for field in self.fields
         }
         return inp.drop(columns=list(self.fields), errors="ignore").assign(**columns)
+
+    def _look_up(self, docnos: Sequence[Any]) -> Mapping[Any, Mapping[str, str]]:
+        """Returns those of the documents that exist."""
+        documents = self.dataset.documents()
+        distinct = list(dict.fromkeys(docnos))
+        with pt.tqdm(total=len(distinct), desc="Text Loader", unit="d", disable=not self.verbose) as bar:
+            if not hasattr(documents, "get_many"):
+                bar.update(len(distinct))
+                return documents
+            found: dict[str, Mapping[str, str]] = {}
+            for start in range(0, len(distinct), _BATCH):
+                batch = distinct[start : start + _BATCH]
+                found |= documents.get_many([docno for docno in batch if isinstance(docno, str)])
+                bar.update(len(batch))
+        return found
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Cuts the ranking before, rather than after, texts are loaded."""

@@ -14,10 +14,9 @@ from functools import cache
 from types import MappingProxyType
 
 import pandas as pd
-import pyterrier as pt
 
+from pyterrier_mart.datasets import translations
 from pyterrier_mart.datasets.base import MartDataset, choose_language, read_data
-from pyterrier_mart.links import HELP_URL
 
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 
@@ -284,6 +283,10 @@ class XQuADR(MartDataset):
         questions = load(self.languages[0]).questions
         return pd.Series({self._qid(question.id): question.article for question in questions}, name="article")
 
+    def groups(self) -> pd.Series:
+        """Returns :meth:`articles`: questions about one article stay together in cross-validation."""
+        return self.articles()
+
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the judgments, as ``qid``, ``docno`` and ``label``: one relevant document for each question.
 
@@ -316,20 +319,16 @@ class XQuADR(MartDataset):
         return list(LANGUAGES) if component == "topics" else super()._describe_component(component)
 
 
-class HumanTranslation(pt.Transformer):
+class HumanTranslation(translations.HumanTranslation):
     """Replaces XQuAD-R questions by the same questions in another language, as humans translated them.
 
-    The upper bound that query translation is compared with. Questions are found by ``qid``; what was asked before moves
-    to ``query_0``. What other transformers made from the old query (``query_toks``, ``query_vec``) is dropped, since
-    retrievers would prefer it to the new one.
+    Questions are found by ``qid``, and what was asked before moves to ``query_0``.
 
     Example::
 
         data = pt.get_dataset('mart:xquad-r/de-en')
         pipeline = data.human_translation() >> bm25
     """
-
-    schematic = {"label": "Human Translation", "help_url": HELP_URL}
 
     def __init__(self, source: str, target: str):
         """Creates the transformer.
@@ -341,39 +340,9 @@ class HumanTranslation(pt.Transformer):
         Raises:
             ValueError: If XQuAD-R does not have a language.
         """
-        self.source = choose_language(source, LANGUAGES)
-        self.target = choose_language(target, LANGUAGES)
-
-    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """Replaces the queries.
-
-        Args:
-            inp: Rows with ``qid`` and ``query``.
-
-        Returns:
-            A new frame with the same rows, and the earlier queries in ``query_0``.
-
-        Raises:
-            ValueError: If a ``qid`` is not the one of an XQuAD-R question in the source language.
-        """
-        pt.validate.query_frame(inp, ["query"], context=self)
-        texts = _query_texts(self.target) if len(inp) else {}
-        queries = []
-        for qid in inp["qid"]:
-            prefix, _, question = str(qid).partition("-")
-            if prefix != self.source or question not in texts:
-                raise ValueError(f"{qid!r} is not the qid of an XQuAD-R question in {self.source!r}.")
-            queries.append(texts[question])
-        out = pt.model.push_queries(inp.drop(columns=["query_toks", "query_vec"], errors="ignore"))
-        return out.assign(query=pd.Series(queries, index=out.index, dtype="str"))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HumanTranslation):
-            return NotImplemented
-        return (self.source, self.target) == (other.source, other.target)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.source, self.target))
+        dataset = XQuADR(source, target)
+        self.source, self.target = dataset.languages
+        super().__init__(dataset, self.target, topic=f"an XQuAD-R question in {self.source!r}")
 
     def __repr__(self) -> str:
         return f"HumanTranslation({self.source!r}, {self.target!r})"

@@ -1,0 +1,209 @@
+"""``pyterrier-mart clef ...`` and ``ciral ...``: say where a licensed collection lies, and see what is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from pandas.api.types import is_numeric_dtype
+from rich.table import Table
+
+from pyterrier_mart.cli.console import errors, out
+from pyterrier_mart.datasets import ciral, homes
+from pyterrier_mart.datasets.ciral.passages import VARIABLE as CIRAL_VARIABLE
+from pyterrier_mart.datasets.ciral.summary import topics as ciral_topics
+from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
+from pyterrier_mart.datasets.clef.collections import COLLECTIONS
+from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE, build
+from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, PAPER_TOPICS, topic_languages
+from pyterrier_mart.datasets.clef.summary import built, documents_found, unknown_judged
+from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.text import LANGUAGES
+
+__all__ = ["ciral_app", "clef_app"]
+
+clef_app = typer.Typer(help="Set up the CLEF ad-hoc collections, or see what is there.", no_args_is_help=True)
+ciral_app = typer.Typer(help="Set up the passages of CIRAL, or see what is there.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The folder with the files, as they came.", metavar="DIR")]
+_MOST_PROBLEMS = 60
+
+
+@clef_app.command("setup")
+def clef_setup(
+    folder: Folder,
+    documents: Annotated[bool, typer.Option(help="Read the documents now, and not when they are first needed.")] = True,
+) -> None:
+    """Look through a folder with CLEF's files, remember it, and read the documents.
+
+    Files may have any names, and may be packed. What was done is kept when the command is interrupted: the same
+    command goes on.
+    """
+    catalogue = scan(folder, verbose=True)
+    homes.remember("clef", folder)
+    if documents:
+        for key in COLLECTIONS:
+            if key in catalogue.documents:
+                build(catalogue, key, verbose=True)
+    _show_clef(catalogue)
+    _warn_of_variable(HOME_VARIABLE, catalogue.home)
+
+
+@clef_app.command("info")
+def clef_info() -> None:
+    """Show what of CLEF is there: documents, topics, judgments, and the pairs of languages they make."""
+    _show_clef(scan(homes.home("clef", HOME_VARIABLE), verbose=True))
+
+
+def _show_clef(catalogue: Catalogue) -> None:
+    where = f"CLEF in {catalogue.home}, what was read of it in {catalogue.cache}"
+    out.print(where, markup=False, emoji=False, soft_wrap=True)
+    out.print(_documents(catalogue))
+    missing = [key for key in COLLECTIONS if not catalogue.count(key)]
+    if missing:
+        out.print(f"not there: {', '.join(missing)}", markup=False, emoji=False)
+    if catalogue.topics:
+        out.print(_clef_topics(catalogue))
+    out.print(_pairs(catalogue))
+    out.print(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
+    if catalogue.repeated:
+        out.print(f"{catalogue.repeated:,} judgments stand in more than one place, with the same label")
+    problems = catalogue.problems.copy()
+    for key in catalogue.documents:
+        store = built(catalogue, key)
+        if store is not None:
+            problems.update(store.problems)
+    _show_problems(problems)
+
+
+def _documents(catalogue: Catalogue) -> Table:
+    """What there is of each newspaper, those of a language together. Narrow enough for a line each."""
+    grid = Table(
+        title="Documents, beside CLEF's number of them; absent are those that are judged and not found",
+        title_justify="left",
+    )
+    grid.add_column("key")
+    grid.add_column("collection", overflow="fold")
+    for title in ("found", "CLEF", "judged", "absent"):
+        grid.add_column(title, justify="right")
+    language = ""
+    for key, known in COLLECTIONS.items():
+        judged = len({docno for labels in catalogue.labels(key).values() for docno in labels})
+        found = documents_found(catalogue, key)
+        if not found and not judged:
+            continue
+        if known.language != language:
+            grid.add_section()
+            language = known.language
+        unknown = unknown_judged(catalogue, key)
+        absent = "" if unknown is None else f"{len(unknown):,}"
+        style = "" if found == known.documents else "yellow"
+        grid.add_row(key, known.name, f"{found:,}", f"{known.documents:,}", f"{judged:,}", absent, style=style)
+    others = catalogue.count("")
+    if others:
+        grid.add_section()
+        grid.add_row("", "of no known collection", f"{others:,}", "", "", "")
+    return grid
+
+
+def _clef_topics(catalogue: Catalogue) -> Table:
+    grid = Table(title="Topics", title_justify="left")
+    grid.add_column("language")
+    grid.add_column("topics", justify="right")
+    grid.add_column("numbers", overflow="fold")
+    for language, known in catalogue.topics.items():
+        numbers = _ranges([int(number) for number in known])
+        grid.add_row(f"{LANGUAGES.get(language, language)} ({language})", f"{len(known):,}", numbers)
+    return grid
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Writes sorted numbers as ranges: 41-90, 141-200."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)
+
+
+def _pairs(catalogue: Catalogue) -> Table:
+    grid = Table(title="Pairs of the paper", title_justify="left")
+    grid.add_column("dataset", no_wrap=True)
+    grid.add_column("topics", justify="right")
+    grid.add_column("paper", justify="right")
+    grid.add_column("missing", overflow="fold")
+    for query, document in PAPER_PAIRS:
+        dataset = CLEF.of(catalogue, query, document)
+        missing = [f"topics in {code}" for code in topic_languages(query, document) if code not in catalogue.topics]
+        if absent := [key for key in dataset.collections if not catalogue.count(key)]:
+            missing.append(f"documents of {', '.join(absent)}")
+        if not any(catalogue.judged.get(key) for key in dataset.collections):
+            missing.append("judgments")
+        try:
+            topics = len(dataset.get_topics())
+        except FileNotFoundError:
+            topics = 0
+        stated = PAPER_TOPICS.get((query, document))
+        style = "" if not missing and stated in (None, topics) else "yellow"
+        grid.add_row(f"mart:{dataset.name}", f"{topics:,}", str(stated or ""), "; ".join(missing), style=style)
+    return grid
+
+
+@ciral_app.command("setup")
+def ciral_setup(folder: Folder) -> None:
+    """Look for CIRAL's passages in a folder, remember it, and read them.
+
+    What was done is kept when the command is interrupted: the same command goes on.
+    """
+    found = ciral.scan(folder)
+    if not found.files:
+        raise ValueError(f"{found.describe()}; expected CIRAL's passages, in files such as somali.jsonl.gz")
+    home = homes.remember("ciral", folder)
+    problems = Problems()
+    _show_ciral(ciral.check(found, problems=problems, verbose=True), problems)
+    _warn_of_variable(CIRAL_VARIABLE, home)
+
+
+@ciral_app.command("info")
+def ciral_info() -> None:
+    """Show what of CIRAL is there: topics and judgments, which come with the package, and passages."""
+    out.print(_grid("Topics and judgments", ciral_topics()))
+    problems = Problems()
+    _show_ciral(ciral.check(homes.home("ciral", CIRAL_VARIABLE), build=False, problems=problems), problems)
+
+
+def _show_ciral(passages: pd.DataFrame, problems: Problems) -> None:
+    out.print(_grid("Passages", passages))
+    _show_problems(problems)
+
+
+def _grid(title: str, frame: pd.DataFrame) -> Table:
+    grid = Table(title=title, title_justify="left")
+    for column in frame.columns:
+        grid.add_column(column, justify="right" if is_numeric_dtype(frame[column]) else "left")
+    for row in frame.itertuples(index=False):
+        grid.add_row(*("" if pd.isna(cell) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    return grid
+
+
+def _show_problems(problems: Problems) -> None:
+    lines = problems.summary()
+    for line in lines[:_MOST_PROBLEMS]:
+        out.print(line, markup=False, emoji=False, soft_wrap=True)
+    if len(lines) > _MOST_PROBLEMS:
+        out.print(f"and {len(lines) - _MOST_PROBLEMS:,} more lines")
+
+
+def _warn_of_variable(variable: str, folder: Path) -> None:
+    """Says that a variable sends readers to another folder than the one that was set up."""
+    given = os.environ.get(variable, "").strip()
+    if given and Path(given).expanduser().resolve() != folder:
+        errors.print(
+            f"warning: {variable} is {given}, which counts more than the folder that was set up",
+            style="yellow", markup=False, emoji=False, soft_wrap=True,
+        )  # fmt: skip

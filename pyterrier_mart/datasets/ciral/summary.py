@@ -1,0 +1,78 @@
+"""What there is of CIRAL: topics and judgments, and which of the judged passages a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from pyterrier_mart.datasets.ciral.passages import Scan, open_store, scan, store_path
+from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, SPLITS, judgments, queries, query_pairs
+
+if TYPE_CHECKING:
+    from pyterrier_mart.datasets.problems import Problems
+
+__all__ = ["check", "judged", "topics"]
+
+
+def topics() -> pd.DataFrame:
+    """Returns the numbers of topics and judgments: a row per language and set of topics."""
+    rows = []
+    for code in LANGUAGES:
+        pairs = query_pairs(code)
+        for split in SPLITS:
+            both = sum(key.partition("/")[0] == split for key in pairs)
+            names = [name for name in JUDGMENTS if name.removesuffix("-pools") == split]
+            counts = {name: judgments(code, name) for name in names}
+            deepest = counts[names[-1]]
+            rows.append(
+                {
+                    "language": code,
+                    "topics": split,
+                    "native": len(queries(code, split, native=True)),
+                    "English too": both,
+                    "judgments": len(deepest),
+                    "relevant": int((deepest["label"] > 0).sum()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def judged(language: str) -> list[str]:
+    """Returns the passages of a language that any topic has a judgment of, each once.
+
+    Args:
+        language: One of :data:`~pyterrier_mart.datasets.ciral.LANGUAGES`.
+    """
+    frames = [judgments(language, name)["docno"] for name in JUDGMENTS]
+    return list(dict.fromkeys(docno for frame in frames for docno in frame))
+
+
+def check(
+    folder: Path | Scan, *, build: bool = True, problems: Problems | None = None, verbose: bool = False
+) -> pd.DataFrame:
+    """Returns what a folder holds of each language, and how many of the judged passages are missing there.
+
+    Args:
+        folder: The folder with passages, or what :func:`~pyterrier_mart.datasets.ciral.scan` found in it.
+        build: Whether to build the stores of passages that have not been built. An interrupted build goes on.
+        problems: Collects what is wrong in the files.
+        verbose: Whether to show progress.
+
+    Returns:
+        A row per language with ``language``, ``files``, ``passages``, ``judged`` and ``judged, missing``; NA where no
+        store has been built.
+    """
+    found = folder if isinstance(folder, Scan) else scan(folder)
+    rows = []
+    for code in LANGUAGES:
+        passages = missing = None
+        wanted = judged(code)
+        if code in found.files and (build or store_path(found.folder, code).exists()):
+            store = open_store(code, found, problems=problems, verbose=verbose)
+            passages, missing = len(store), len(wanted) - len(store.get_many(wanted))
+        files = len(found.files.get(code, ()))
+        rows.append((code, files, passages, len(wanted), missing))
+    frame = pd.DataFrame(rows, columns=["language", "files", "passages", "judged", "judged, missing"])
+    return frame.astype({"passages": "Int64", "judged, missing": "Int64"})

@@ -1,0 +1,126 @@
+"""Relevance judgments: ``topic 0 docno label``, with the topics spelled in any way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from pyterrier_mart.datasets.clef.topics import topic_number
+from pyterrier_mart.datasets.problems import Problems
+
+__all__ = ["Judgment", "Judgments", "is_judgment", "read_qrels"]
+
+_LONGEST_LINE = 4096
+_DAMAGE = "damaged lines of judgments"
+_LABEL = re.compile(r"-?[0-9]{1,3}")
+
+
+class Judgment(NamedTuple):
+    """What an assessor said of a document.
+
+    Attributes:
+        number: The topic, as :func:`~pyterrier_mart.datasets.clef.topics.topic_number` gives it.
+        docno: The document.
+        label: 0, or more if it is relevant.
+    """
+
+    number: str
+    docno: str
+    label: int
+
+
+def read_qrels(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Judgment]:
+    """Yields the judgments of a file, in any order; a malformed line is reported, and the others are read.
+
+    Args:
+        stream: The content of the file, decompressed.
+        name: Its name, for messages.
+        problems: Where damage is reported.
+    """
+    numbers: dict[str, str] = {}
+    i = 0
+    while raw := stream.readline(_LONGEST_LINE):
+        i += 1
+        line = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+        while len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):  # passes over the rest of a line
+            raw = stream.readline(_LONGEST_LINE)
+        cells = line.split()
+        if not cells:
+            continue
+        try:
+            given, _, docno, label = cells
+            number = numbers.get(given)
+            if number is None:
+                number = numbers[given] = topic_number(given)
+            if not _LABEL.fullmatch(label):
+                raise ValueError
+        except ValueError:
+            problems.add(
+                name, f"line {i}", f"expected 'topic 0 docno label', found {line.strip()[:60]!r}", kind=_DAMAGE
+            )
+            continue
+        yield Judgment(number, docno, int(label))
+
+
+def is_judgment(line: str) -> bool:
+    """Returns whether a line is a judgment, and not one of a run or of tab-separated topics."""
+    cells = line.split()
+    if len(cells) != 4 or cells[1].upper() not in ("0", "Q0") or not _LABEL.fullmatch(cells[3]):
+        return False
+    try:
+        topic_number(cells[0])
+    except ValueError:
+        return False
+    return True
+
+
+class Judgments:
+    """Judgments of several files as one: of two that differ about a document the higher label counts.
+
+    Attributes:
+        repeated: How many judgments were there before, with the same label.
+    """
+
+    def __init__(self, problems: Problems):
+        """Creates an empty collection.
+
+        Args:
+            problems: Where different judgments of one document are reported.
+        """
+        self.repeated = 0
+        self._problems = problems
+        # A label with the file that it is from; few such pairs exist, and documents share them.
+        self._judged: dict[str, dict[str, tuple[int, str]]] = {}
+        self._shared: dict[tuple[int, str], tuple[int, str]] = {}
+
+    def add(self, judgment: Judgment, file: str) -> None:
+        """Takes a judgment.
+
+        Args:
+            judgment: The judgment.
+            file: The file that it is from.
+        """
+        number, docno, label = judgment
+        known = self._judged.setdefault(number, {})
+        before = known.get(docno)
+        if before is not None:
+            if before[0] == label:
+                self.repeated += 1
+                return
+            self._problems.add(
+                file,
+                f"topic {number}",
+                f"{docno} has label {label}, but {before[0]} in {before[1]}: the higher one counts",
+                kind="judgments that differ",
+            )
+            if before[0] > label:
+                return
+        origin = label, file
+        known[docno] = self._shared.setdefault(origin, origin)
+
+    def __iter__(self) -> Iterator[Judgment]:
+        """Gives every document of every topic once."""
+        for number, known in self._judged.items():
+            for docno, (label, _) in known.items():
+                yield Judgment(number, docno, label)

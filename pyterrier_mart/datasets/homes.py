@@ -1,0 +1,98 @@
+"""Where licensed collections lie on this machine, and where the stores that are built from them are kept.
+
+A user has each collection in a folder of their own. Its path comes from an environment variable (``CLEF_HOME``), or
+from what ``pyterrier-mart clef setup`` remembered. Nothing is looked up when the package is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyterrier as pt
+
+from pyterrier_mart.files import atomic_file
+
+__all__ = ["CACHE_VARIABLE", "home", "remember", "stores"]
+
+#: Environment variable with the folder for stores. By default they are in PyTerrier's home.
+CACHE_VARIABLE = "PYTERRIER_MART_CACHE"
+
+
+def home(name: str, variable: str) -> Path:
+    """Returns the folder in which a collection lies.
+
+    Args:
+        name: The collection's name, such as ``"clef"``.
+        variable: The environment variable that names the folder. It counts more than what was remembered.
+
+    Raises:
+        FileNotFoundError: If no folder was named, or it is not there.
+        NotADirectoryError: If it is not a folder.
+        ValueError: If the file of remembered folders is damaged.
+    """
+    remedy = f"run 'pyterrier-mart {name} setup DIR', or set {variable} to the folder"
+    if given := os.environ.get(variable, "").strip():
+        path, origin = Path(given).expanduser(), f"{variable} is {given}"
+    else:
+        remembered = _remembered().get(name)
+        if remembered is None:
+            raise FileNotFoundError(f"the folder of the {name.upper()} collection is not known: {remedy}")
+        path, origin = Path(remembered), f"the {name.upper()} collection was set up in {remembered}"
+    if not path.exists():
+        raise FileNotFoundError(f"{origin}, which is not there: {remedy}")
+    if not path.is_dir():
+        raise NotADirectoryError(f"{origin}, which is not a folder: {remedy}")
+    return path.resolve()
+
+
+def remember(name: str, path: str | os.PathLike[str]) -> Path:
+    """Keeps the folder of a collection for later sessions.
+
+    Args:
+        name: The collection's name, such as ``"clef"``.
+        path: The folder. A relative path is made absolute.
+
+    Returns:
+        The absolute path.
+
+    Raises:
+        NotADirectoryError: If there is no such folder.
+        ValueError: If the file of remembered folders is damaged.
+    """
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{path} is not a folder")
+    known = _remembered()
+    if known.get(name) != str(folder):
+        with atomic_file(_file()) as tmp:
+            tmp.write_text(json.dumps({**known, name: str(folder)}, indent=1, ensure_ascii=False), encoding="utf-8")
+    return folder
+
+
+def stores(name: str) -> Path:
+    """Returns the folder for the stores and catalogues of a collection, which need not exist yet.
+
+    Args:
+        name: The collection's name, such as ``"clef"``.
+    """
+    if given := os.environ.get(CACHE_VARIABLE, "").strip():
+        return Path(given).expanduser().resolve() / name
+    return Path(pt.io.pyterrier_home()) / "pyterrier_mart" / name
+
+
+def _file() -> Path:
+    return Path(pt.io.pyterrier_home()) / "pyterrier_mart" / "homes.json"
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        known = json.loads(_file().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        known = None
+    if not isinstance(known, dict) or not all(isinstance(path, str) for path in known.values()):
+        raise ValueError(f"{_file()} is damaged: it should hold a JSON object of folders; delete it and set up again")
+    return known

@@ -1,0 +1,86 @@
+"""Topics as humans translated them, the upper bound that query translation is compared with."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyterrier as pt
+
+from pyterrier_mart.links import HELP_URL
+
+if TYPE_CHECKING:
+    from pyterrier_mart.datasets.base import MartDataset
+
+__all__ = ["HumanTranslation"]
+
+
+class HumanTranslation(pt.Transformer):
+    """Replaces queries by the same topics in another language, as humans translated them.
+
+    Topics are found by ``qid``; what was asked before moves to ``query_0``. What other transformers made from the old
+    query (``query_toks``, ``query_vec``) is dropped, since retrievers would prefer it to the new one.
+
+    Example::
+
+        data = pt.get_dataset('mart:xquad-r/de-en')
+        pipeline = data.human_translation() >> bm25
+    """
+
+    schematic = {"label": "Human Translation", "help_url": HELP_URL}
+
+    def __init__(self, dataset: MartDataset, variant: str, *, topic: str | None = None):
+        """Creates the transformer.
+
+        Args:
+            dataset: Where the topics come from.
+            variant: The variant of its topics to ask in place of the queries, with the same qids.
+            topic: What a ``qid`` should stand for, in the message about one that is unknown.
+        """
+        self.dataset = dataset
+        self.variant = variant
+        self._topic = topic or f"a topic of {dataset!r} that exists in {variant!r}"
+
+    @cached_property
+    def _queries(self) -> dict[str, str]:
+        topics = self.dataset.get_topics(self.variant)
+        return dict(zip(topics["qid"], topics["query"], strict=True))
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Replaces the queries.
+
+        Args:
+            inp: Rows with ``qid`` and ``query``.
+
+        Returns:
+            A new frame with the same rows, and the earlier queries in ``query_0``.
+
+        Raises:
+            ValueError: If a ``qid`` is not the one of a topic.
+        """
+        pt.validate.query_frame(inp, ["query"], context=self)
+        known = self._queries if len(inp) else {}
+        queries = []
+        for qid in inp["qid"]:
+            query = known.get(qid) if isinstance(qid, str) else None
+            if query is None:
+                raise ValueError(f"{qid!r} is not the qid of {self._topic}.")
+            queries.append(query)
+        out = pt.model.push_queries(inp.drop(columns=["query_toks", "query_vec"], errors="ignore"))
+        return out.assign(query=pd.Series(queries, index=out.index, dtype="str"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_queries"}
+
+    def _key(self) -> tuple[object, ...]:
+        return self.dataset, self.variant
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, HumanTranslation) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"HumanTranslation({self.dataset!r}, {self.variant!r})"

@@ -1,0 +1,307 @@
+"""Files in folders and archives, sound and damaged ones."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import random
+import tarfile
+import tracemalloc
+import zipfile
+
+import pytest
+
+from pyterrier_mart.archives import ArchiveError, members
+
+FILES = {"a.txt": b"first", "folder/b.sgml": b"second\n" * 1000, "empty": b""}
+
+
+def make_zip(files, **options):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, **options) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def make_tar(files, mode="w", format=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=format) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def make_deb(files):
+    def member(name, content):
+        header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
+        return header + content + b"\n" * (len(content) % 2)
+
+    data = lzma.compress(make_tar(files))
+    return (
+        b"!<arch>\n" + member("debian-binary", b"2.0") + member("control.tar.xz", b"abc") + member("data.tar.xz", data)
+    )
+
+
+def read(path, **options):
+    return {name[len(str(path)) + 1 :]: stream.read() for name, stream in members(path, **options)}
+
+
+@pytest.fixture
+def put(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+# ------------------------------------------------------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.zip", make_zip(FILES)),
+        ("x.tar", make_tar(FILES)),
+        ("old.tar", make_tar(FILES, format=tarfile.USTAR_FORMAT)),
+        ("x.tar.gz", make_tar(FILES, "w:gz")),
+        ("x.tgz", make_tar(FILES, "w:gz")),
+        ("x.tar.bz2", make_tar(FILES, "w:bz2")),
+        ("x.tar.xz", make_tar(FILES, "w:xz")),
+        ("dots.tar", make_tar({f"./{name}": content for name, content in FILES.items()})),
+    ],
+)
+def test_archives(put, name, content):
+    assert read(put(name, content)) == FILES
+    assert read(put("a name that says nothing", content)) == FILES
+
+
+def test_a_debian_package(put):
+    found = read(put("dict.deb", make_deb(FILES)))
+    assert found == {f"data.tar.xz/{name}": content for name, content in FILES.items()}
+
+
+@pytest.mark.parametrize(("ending", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_compressed_files(put, ending, compress):
+    path = put(f"news.sgml.{ending}", compress(b"text" * 100_000))
+    ((name, content),) = ((member.name, member.stream.read()) for member in members(path))
+    assert (name, content) == (str(path), b"text" * 100_000)
+    path = put(f"two.{ending}", compress(b"one ") + compress(b"two"))
+    assert [member.stream.read() for member in members(path)] == [b"one two"]
+
+
+def test_plain_and_empty_files(put):
+    for content in (b"", b"x", b"text" * 100_000, b"PK is how it begins", b"BZ"):
+        assert [member.stream.read() for member in members(put("plain", content))] == [content]
+
+
+def test_archives_in_archives(put):
+    inner = make_tar({"c.gz": gzip.compress(b"deep"), "d": b"plain"})
+    path = put("outer.zip", make_zip({"in/inner.tar.gz": gzip.compress(inner), "z.zip": make_zip({"e": b"zip"})}))
+    assert read(path) == {"in/inner.tar.gz/c.gz": b"deep", "in/inner.tar.gz/d": b"plain", "z.zip/e": b"zip"}
+    path = put("outer.tar", make_tar({"z.zip": make_zip({"e": b"zip in a stream"})}))
+    assert read(path) == {"z.zip/e": b"zip in a stream"}
+
+
+def test_a_folder_is_sorted_and_hidden_files_are_passed_over(put, tmp_path):
+    put("home/b.gz", gzip.compress(b"b"))
+    put("home/a/z", b"z")
+    put("home/a.zip", make_zip({"inside": b"i"}))
+    put("home/.hidden", b"no")
+    put("home/.folder/x", b"no")
+    (tmp_path / "home" / "a" / "up").symlink_to(tmp_path / "home")
+    (tmp_path / "home" / "dangling").symlink_to(tmp_path / "nowhere")
+    found = read(tmp_path / "home")
+    assert found == {"a.zip/inside": b"i", "b.gz": b"b", "a/z": b"z"} and list(found) == ["a.zip/inside", "b.gz", "a/z"]
+
+
+def test_links_in_a_tar_are_passed_over(put):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, kind in (("link", tarfile.SYMTYPE), ("hard", tarfile.LNKTYPE), ("pipe", tarfile.FIFOTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    assert read(put("x.tar", out.getvalue())) == {}
+
+
+def test_names_that_lead_out_of_an_archive_write_nothing(put, tmp_path):
+    path = put("x.zip", make_zip({"../../evil": b"x"}))
+    assert read(path) == {"../../evil": b"x"}
+    assert [file.name for file in tmp_path.iterdir()] == ["x.zip"]
+
+
+# ---------------------------------------------------------------------------------------------- arguments of members
+
+
+def test_only_wanted_members_are_opened(put):
+    asked = []
+
+    def wanted(name):
+        asked.append(name)
+        return name.endswith(".sgml")
+
+    path = put(
+        "x.zip", make_zip({"a.sgml.gz": gzip.compress(b"a"), "b.txt": b"b", "in.tar": make_tar({"c.sgml": b"c"})})
+    )
+    assert read(path, wanted=wanted) == {"a.sgml.gz": b"a", "in.tar/c.sgml": b"c"}
+    assert f"{path}/a.sgml" in asked and f"{path}/b.txt" in asked and not any(name.endswith(".gz") for name in asked)
+
+
+def test_unwanted_damage_does_not_matter(put):
+    path = put("x.zip", make_zip({"bad.gz": b"\x1f\x8b damage", "good": b"good"}))
+    assert read(path, wanted=lambda name: name.endswith("good")) == {"good": b"good"}
+
+
+def test_progress_is_the_size_of_the_files(put, tmp_path):
+    put("home/a.gz", gzip.compress(os.urandom(3_000_000)))
+    put("home/b.tar.xz", make_tar(FILES, "w:xz"))
+    put("home/c", b"x" * 1000)
+    seen = []
+    read(tmp_path / "home", progress=seen.append)
+    assert sum(seen) == sum(file.stat().st_size for file in (tmp_path / "home").iterdir()) and len(seen) > 4
+
+
+def test_a_member_need_not_be_read(put):
+    path = put("x.tar.gz", make_tar(FILES, "w:gz"))
+    assert [name[len(str(path)) + 1 :] for name, _ in members(path)] == list(FILES)
+    stopped = members(path)
+    next(stopped)
+    stopped.close()
+
+
+def test_memory_is_flat(put):
+    path = put("zeros.gz", gzip.compress(bytes(100_000_000)))
+    tracemalloc.start()
+    try:
+        for _, stream in members(path):
+            size = 0
+            while block := stream.read(1 << 16):
+                size += len(block)
+            assert size == 100_000_000
+        assert tracemalloc.get_traced_memory()[1] < 6_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# ------------------------------------------------------------------------------------------------------------ damage
+
+
+NOISE = random.Random(1).randbytes(300_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.gz", gzip.compress(NOISE)),
+        ("x.bz2", bz2.compress(NOISE)),
+        ("x.xz", lzma.compress(NOISE)),
+        ("x.tar", make_tar({"a": NOISE})),
+        ("x.tar.gz", make_tar({"a": NOISE}, "w:gz")),
+        ("x.zip", make_zip({"a": NOISE})),
+        ("x.deb", make_deb({"a": NOISE})),
+    ],
+)
+def test_a_truncated_archive_is_named(put, name, content):
+    path = put(name, content[: len(content) // 2])
+    with pytest.raises(ArchiveError, match=rf"{name}.*: the archive is damaged or truncated"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"), [("x.gz", gzip.compress), ("x.tar.gz", lambda data: gzip.compress(make_tar({"a": data})))]
+)
+def test_what_comes_before_damage_can_be_read(put, name, compress):
+    path = put(name, compress(NOISE)[: len(NOISE) // 2])
+    found = bytearray()
+    with pytest.raises(ArchiveError):
+        for _, stream in members(path):
+            while block := stream.read1(1 << 20):
+                found += block
+    assert NOISE.startswith(bytes(found)) and len(found) > len(NOISE) // 2 - 40_000
+
+
+@pytest.mark.parametrize("ending", ["gz", "tgz", "bz2", "xz", "zip"])
+def test_a_name_that_promises_what_the_content_is_not(put, ending):
+    with pytest.raises(ArchiveError, match=rf"x\.{ending}: not a {ending} file, although"):
+        read(put(f"x.{ending}", b"<DOC>"))
+    assert read(put(f"empty.{ending}", b"")) == {"": b""}
+
+
+def test_kinds_that_are_refused(put):
+    with pytest.raises(ArchiveError, match=r"x\.Z: made by compress"):
+        read(put("x.Z", b"\x1f\x9d\x90abc"))
+    content = b"end"
+    for _ in range(6):
+        content = gzip.compress(content)
+    with pytest.raises(ArchiveError, match="more than 4 deep"):
+        read(put("x.gz", content))
+    encrypted = bytearray(make_zip({"secret": b"x"}))
+    encrypted[6] |= 1
+    encrypted[encrypted.index(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(ArchiveError, match=r"x\.zip/secret: encrypted"):
+        read(put("x.zip", bytes(encrypted)))
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        read(tmp_path / "missing.gz")
+
+
+def test_damage_can_be_passed_over(put, tmp_path):
+    truncated = gzip.compress(NOISE)[:1000]
+    put("home/a.gz", b"not gzip")
+    put("home/b.zip", make_zip({"1.gz": b"not gzip", "2": b"two", "3.gz": truncated[:15], "4": b"four"}))
+    put("home/c.tar", make_tar({"1.gz": b"not gzip", "2": b"two"}))
+    put("home/d.zip", make_zip({"x": b"x"})[:30])
+    put("home/e", b"e")
+    found = []
+    read_home = read(tmp_path / "home", damaged=lambda err: found.append(str(err)))
+    assert read_home == {"b.zip/2": b"two", "b.zip/4": b"four", "c.tar/2": b"two", "e": b"e"}
+    assert [message.split(": ")[0][len(str(tmp_path)) + 6 :] for message in found] == [
+        "a.gz", "b.zip/1.gz", "b.zip/3.gz", "c.tar/1.gz", "d.zip",
+    ]  # fmt: skip
+    with pytest.raises(ArchiveError):
+        read(tmp_path / "home")
+
+
+def test_a_stream_that_fails_does_not_cost_the_next_member(put):
+    path = put("x.zip", make_zip({"1.gz": gzip.compress(NOISE)[:-9000], "2": b"two"}))
+    contents, found = [], []
+    for _, stream in members(path, damaged=found.append):
+        try:
+            contents.append(stream.read())
+        except ArchiveError as err:
+            found.append(err)
+    assert contents == [b"two"] and len(found) == 1
+
+
+def test_changed_bytes_are_errors_of_archives_or_nothing(put):
+    """Whatever the bytes: an archive is read, or an ArchiveError names it."""
+    rng = random.Random(7)
+    files = {"a.txt": b"some text " * 50, "b.gz": gzip.compress(b"more text" * 50), "c.zip": make_zip({"d": b"e" * 99})}
+    kinds = {
+        "x.zip": make_zip(files), "x.tar": make_tar(files), "x.tgz": make_tar(files, "w:gz"), "x.deb": make_deb(files),
+        "x.xz": lzma.compress(b"text" * 500), "x.bz2": bz2.compress(b"text" * 500),
+    }  # fmt: skip
+    outcomes = {"read": 0, "damaged": 0}
+    for name, content in kinds.items():
+        for _ in range(150):
+            changed = bytearray(content)
+            for _ in range(rng.choice([1, 1, 3, 20])):
+                end = len(changed) if rng.random() < 0.5 else min(600, len(changed))
+                changed[rng.randrange(end)] = rng.randrange(256)
+            path = put(name, bytes(changed))
+            try:
+                read(path)
+                outcomes["read"] += 1
+            except ArchiveError as err:
+                assert str(path) in str(err)
+                outcomes["damaged"] += 1
+    assert min(outcomes.values()) > 100

@@ -1,0 +1,335 @@
+import gzip
+import json
+import os
+import pickle
+from importlib import resources
+from pathlib import Path
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+from pyterrier.measures import AP
+
+import pyterrier_mart as mart
+from pyterrier_mart.datasets import MartDatasetProvider, ciral
+from pyterrier_mart.datasets.ciral import CIRAL, passages, published, summary
+from pyterrier_mart.datasets.problems import Problems
+
+SHARED = Path(__file__).parents[2] / "shared/data/ciral"
+# English and native queries, judgments: dev, test-a, test-a-pools, test-b.
+COUNTS = {
+    "ha": (10, 80, 312, 165, 1447, 7288, 5930),
+    "so": (10, 99, 239, 187, 1798, 9094, 4324),
+    "sw": (10, 85, 113, 196, 1656, 8079, 2174),  # without the judgments of topic 23, which has no query
+    "yo": (10, 100, 554, 185, 1921, 8311, 10569),
+}
+languages = pytest.mark.parametrize("language", COUNTS)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CIRAL_HOME", str(tmp_path / "ciral"))
+    (tmp_path / "ciral").mkdir()
+    return tmp_path / "ciral"
+
+
+def passage(docid, text="Waa maxay?", **more):
+    return {"docid": docid, "title": "Warka", "text": text, "url": "https://example.org/1", **more}
+
+
+def write(path, entries):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(entry if isinstance(entry, str) else json.dumps(entry) + "\n" for entry in entries)
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def read(path, problems=None):
+    return list(passages.read_passages(path, problems=problems))
+
+
+# ------------------------------------------------------------------------------------------- topics and judgments
+
+
+@languages
+def test_counts(language):
+    data = CIRAL(language)
+    dev, a, b, *judged = COUNTS[language]
+    assert len(data.get_topics("dev/native")) == dev
+    assert len(data.get_topics()) == len(data.get_topics("test-a/native")) == a
+    assert len(data.get_topics("test-b")) == len(data.get_topics("test-b/native")) == b
+    assert len(data.get_qrels("native")) == judged[1] + judged[3]
+    for variant, n in zip(("dev", "test-a", "test-a-pools", "test-b"), judged, strict=True):
+        qrels = data.get_qrels(variant)
+        assert list(qrels.columns) == ["qid", "docno", "label"] and len(qrels) == n
+        assert set(qrels["label"]) == {0, 1} and qrels["label"].dtype == "int64"
+        assert not qrels.duplicated(["qid", "docno"]).any()
+        assert qrels["docno"].map(passages._DOCNO.fullmatch).notna().all()
+        native = data.get_topics(variant.removesuffix("-pools") + "/native")
+        assert set(qrels["qid"]) == set(native["qid"])
+    assert data.languages == ("en", language)
+
+
+@languages
+@pytest.mark.skipif(not SHARED.is_dir() and not os.environ.get("CI"), reason="needs ../shared/data")
+def test_bundled_files_are_the_published_ones(language):
+    bundled = resources.files("pyterrier_mart.datasets") / "data/ciral"
+    names = {entry.name for entry in bundled.iterdir() if entry.name.startswith(f"{language}.")}
+    files = list((SHARED / language).iterdir())
+    assert len(names) == len(files) == 9
+    for file in files:
+        content = file.read_bytes() if file.suffix == ".tsv" else gzip.decompress(file.read_bytes())
+        name = f"{language}.{file.name}" + ".gz" * (file.suffix == ".tsv")
+        assert gzip.decompress((bundled / name).read_bytes()) == content
+
+
+@languages
+def test_english_and_native_queries_have_the_same_numbers(language):
+    data = CIRAL(language)
+    for split in ("test-a", "test-b"):
+        english, native = data.get_topics(split), data.get_topics(f"{split}/native")
+        assert sorted(english["qid"]) == sorted(native["qid"]) and english["qid"].is_unique
+        assert not english["query"].str.contains('""').any() and not native["query"].str.contains('""').any()
+        assert (english["query"].str.strip() == english["query"]).all() and english["query"].str.len().gt(3).all()
+    every = data.get_topics("native")
+    assert every["qid"].is_unique and len(every) == sum(COUNTS[language][1:3])
+    assert len(ciral.query_pairs(language)) == sum(COUNTS[language][1:3])
+
+
+def test_oddities():
+    native = CIRAL("sw").get_topics("test-b/native").set_index("qid")["query"]
+    assert native["237"].startswith("Ni virusi gani") and native["238"].startswith("Rais 44 wa America")
+    english = CIRAL("sw").get_topics("test-b").set_index("qid")["query"]
+    assert english["238"].startswith("What was the name of the 44th president") and english["238"].endswith("kenya?")
+    assert "23" not in set(CIRAL("sw").get_qrels("test-b")["qid"])
+    yoruba = CIRAL("yo").get_topics().set_index("qid")["query"]
+    assert yoruba["511"] == 'What musician released the "Twice as Tall" album?'
+    assert published._unquoted('what is the "x"') == 'what is the "x"' and published._unquoted('"') == '"'
+
+
+def test_known_topic():
+    data = pt.get_dataset("mart:ciral/so")
+    topics = data.get_topics()
+    assert topics.iloc[0].tolist() == ["39", "What is the capital of Mudug?"]
+    assert data.get_topics("so").iloc[0].tolist() == ["39", "Caasimada gobolka Mudug maxaa waye"]
+    assert data.get_topics("en").equals(topics) and data.get_topics("test-a-pools").equals(topics)
+    assert data.get_qrels().iloc[0].tolist() == ["39", "RADIOMUQDISHO#20610#16", 1]
+    translated = data.human_translation()(topics.iloc[[3, 0]])
+    assert translated["query"].tolist()[1] == "Caasimada gobolka Mudug maxaa waye"
+    assert translated["query_0"].tolist() == topics["query"].iloc[[3, 0]].tolist()
+    assert len(data.human_translation()(data.get_topics("test-b"))) == 239
+    frame, qrels = data.get_topicsqrels("test-b")
+    assert len(frame) == 239 and len(qrels) == 4324
+
+
+@pytest.mark.parametrize("variant", ["test-c", "test-a/english", "", "de", "test-a/native/x"])
+def test_unknown_variants(variant):
+    for method in (CIRAL("so").get_topics, CIRAL("so").get_qrels):
+        with pytest.raises(ValueError, match=r"MartDataset\('mart:ciral/so'\) has no variant .*test-a-pools.*native"):
+            method(variant)
+
+
+def test_english_dev_queries_are_not_published():
+    with pytest.raises(ValueError, match="English queries of CIRAL's dev set"):
+        CIRAL("so").get_topics("dev")
+
+
+def test_names():
+    assert list(CIRAL.list_names()) == ["ciral/ha", "ciral/so", "ciral/sw", "ciral/yo"]
+    assert CIRAL.from_name("ciral/som") == CIRAL("so") and CIRAL("so").corpus_name == "mart:ciral/so"
+    assert CIRAL("so").citation.startswith("@inproceedings{") and CIRAL("so").info_url().startswith("https://")
+    for name in ("ciral", "ciral/", "ciral/so/x", "ciral/so-en"):
+        with pytest.raises(ValueError, match="ciral/|not available"):
+            CIRAL.from_name(name)
+    with pytest.raises(KeyError, match=r"'de' is not available; there are ha, so, sw, yo"):
+        MartDatasetProvider().get_dataset("ciral/de")
+    assert {f"mart:{name}" for name in CIRAL.list_names()} <= set(pt.datasets.list_datasets(en_only=False)["dataset"])
+
+
+def test_licence():
+    data = resources.files("pyterrier_mart.datasets") / "data"
+    assert "Apache License" in (data / "ciral/LICENSE.txt").read_text(encoding="utf-8")
+    text = (data / "LICENSE-DATA.md").read_text(encoding="utf-8")
+    for needed in ("CIRAL", "5b819c1a45c8a0a3ec9426f476694f44a29dfaf3", "Apache License 2.0", "topic 23"):
+        assert needed in text
+
+
+# ------------------------------------------------------------------------------------------------------- passages
+
+
+def test_json_lines(tmp_path):
+    path = write(tmp_path / "x.jsonl.gz", [passage("A#1#0"), "\n", {"docid": "A#1#1", "text": "b", "title": None}])
+    assert read(path) == [
+        ("A#1#0", {"text": "Waa maxay?", "title": "Warka", "url": "https://example.org/1"}),
+        ("A#1#1", {"text": "b", "title": "", "url": ""}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields"),
+    [
+        (["A#1#0\ttext\n"], {"text": "text", "title": "", "url": ""}),
+        (["A#1#0\ttitle\ttext\r\n"], {"text": "text", "title": "title", "url": ""}),
+        (["A#1#0\ttitle\ttext\turl\n"], {"text": "text", "title": "title", "url": "url"}),
+        (["url\tdocid\ttext\tdate\n", "u\tA#1#0\t“text”\t2023\n"], {"text": "“text”", "title": "", "url": "u"}),
+        (["\ufeffA#1#0\ttext"], {"text": "text", "title": "", "url": ""}),
+    ],
+)
+def test_tab_separated(tmp_path, lines, fields):
+    assert read(write(tmp_path / "x.tsv", lines)) == [("A#1#0", fields)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"docid": "A#1#1", "text": "b"\n', "line 2: not a JSON object"),
+        (b"[1]\n", "line 2: expected 2 to 4 tab-separated columns, found 1"),
+        (b'{"docid": "A#1", "text": "b"}\n', "line 2: expected a docid such as RADIOMUQDISHO#20610#16, found 'A#1'"),
+        (b'{"docid": 5, "text": "b"}\n', "line 2: expected a docid such as .*, found 5"),
+        (b'{"text": "b"}\n', "line 2: expected a docid such as .*, found None"),
+        (b'{"docid": "A#1#1"}\n', "line 2: A#1#1: expected a string in 'text', found None"),
+        (
+            b'{"docid": "A#1#1", "text": "b", "title": [1]}\n',
+            r"line 2: A#1#1: .* string in 'title', found \[1\]",
+        ),
+        (b'{"docid": "A#1#1", "text": "\xff"}\n', "line 2: byte 29 of the line is not UTF-8"),
+        (b"A#1#1\ta\tb\tc\td\n", "line 2: expected 2 to 4 tab-separated columns, found 5"),
+        (b"[" * 100_000 + b"\n", "line 2: expected 2 to 4"),
+        (b'{"a":' * 100_000 + b"\n", "line 2: not a JSON object"),
+    ],
+)
+def test_malformed_lines_are_reported_and_the_others_read(tmp_path, line, message):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(json.dumps(passage("A#1#0")).encode() + b"\n" + line + json.dumps(passage("A#1#2")).encode())
+    with pytest.raises(ValueError, match=f"x.jsonl, {message}"):
+        read(path)
+    problems = Problems()
+    assert [docno for docno, _ in read(path, problems)] == ["A#1#0", "A#1#2"]
+    assert dict(problems.counts) == {"malformed lines": 1}
+
+
+def test_long_lines_do_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(passages, "_LONGEST_LINE", 1000)
+    path = write(tmp_path / "x.jsonl", [passage("A#1#0"), passage("A#1#1", "x" * 5000), passage("A#1#2")])
+    problems = Problems()
+    assert [docno for docno, _ in read(path, problems)] == ["A#1#0", "A#1#2"]
+    assert "line 2: the line is longer than" in problems.messages[0]
+
+
+def test_half_surrogates_can_be_stored(home):
+    write(home / "so.jsonl", ['{"docid": "A#1#0", "text": "a\\ud83d b\\ud83d\\ude00"}\n'])
+    assert CIRAL("so").documents()["A#1#0"]["text"] == "a\ufffd b\U0001f600"
+
+
+def test_a_truncated_archive_gives_what_is_readable(home):
+    path = write(home / "so.jsonl.gz", [passage(f"A#1#{i}", os.urandom(2000).hex()) for i in range(2000)])
+    path.write_bytes(path.read_bytes()[:3_000_000])
+    problems = Problems()
+    assert 100 < len(ciral.open_store("so", home, problems=problems)) < 2000
+    assert problems.counts["damaged archives"] == 1 and "so.jsonl.gz" in problems.messages[0]
+
+
+def test_scan(home):
+    for name in ("somali.jsonl", "passages/ciral-hausa.jsonl.gz", "sw/part1.jsonl", "sw/part2.tsv", "ciral_yo.json"):
+        content = ["A#1#0\ttext\n"] if name.endswith(".tsv") else [passage("A#1#0")]
+        write(home / name, content)
+    write(home / "passages.jsonl", [passage("A#1#0")])
+    write(home / "so-sw.jsonl", [passage("A#1#0")])
+    write(home / "so/topics.ciral-v1.0-so-test-a.tsv", ["39\tWhat is the capital of Mudug?\n"])
+    write(home / "so/qrels.tsv", ["39\tQ0\tA#1#0\t1\n"])
+    write(home / "so/README.md", ["Somali\n"])
+    write(home / "so/.hidden.jsonl", [passage("A#1#0")])
+    write(home / ".cache/so.jsonl", [passage("A#1#0")])
+    write(home / "so/other.jsonl", [{"_id": "1", "text": "x"}])
+    found = ciral.scan(home)
+    assert {code: [str(file.relative_to(home)) for file in files] for code, files in found.files.items()} == {
+        "ha": ["passages/ciral-hausa.jsonl.gz"],
+        "so": ["somali.jsonl"],
+        "sw": ["sw/part1.jsonl", "sw/part2.tsv"],
+        "yo": ["ciral_yo.json"],
+    }
+    assert [file.name for file in found.unplaced] == ["passages.jsonl", "so-sw.jsonl"] and found.ignored == 4
+    assert "2 files of passages in no known language (passages.jsonl, ...), 4 other files" in found.describe()
+    with pytest.raises(NotADirectoryError, match="is not a folder"):
+        ciral.scan(home / "somali.jsonl")
+
+
+def test_no_passages(home, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"passages in Somali: .* holds 0 other files; .*somali\.jsonl"):
+        CIRAL("so").documents()
+    monkeypatch.delenv("CIRAL_HOME")
+    monkeypatch.setattr(pt.io, "pyterrier_home", lambda: str(home / "nowhere"))
+    with pytest.raises(FileNotFoundError, match=r"CIRAL.*pyterrier-mart ciral setup DIR.*CIRAL_HOME"):
+        CIRAL("so").documents()
+    assert len(CIRAL("so").get_topics()) == 99
+
+
+def corpus(home):
+    """Relevant passages are the native queries; for each topic, one that is judged not relevant is there too."""
+    data = CIRAL("so")
+    text = data.get_topics("native").set_index("qid")["query"]
+    qrels = pd.concat([data.get_qrels(), data.get_qrels("test-b")]).groupby(["qid", "label"]).first().reset_index()
+    chosen = qrels.drop_duplicates("docno")
+    entries = [
+        passage(row.docno, text[row.qid] if row.label else "Wax kale ayaa dhacay.", title="")
+        for row in chosen.itertuples()
+    ]
+    write(home / "somali.jsonl.gz", entries)
+    return chosen
+
+
+def test_documents(home):
+    chosen = corpus(home)
+    write(home / "t.so.tsv", [f"{chosen['docno'].iloc[0]}\tsomething else\n", "NEW#1#0\tcusub\n", "broken\n"])
+    data = pt.get_dataset("mart:ciral/so")
+    documents = data.documents()
+    assert len(documents) == len(chosen) + 1
+    assert documents["NEW#1#0"] == {"text": "cusub", "title": "", "url": ""}
+    rows = list(data.get_corpus_iter(verbose=False))
+    assert len(rows) == len(documents) and rows[0].keys() == {"docno", "text", "title", "url"}
+    assert data.text_loader("text")(pd.DataFrame({"docno": ["NEW#1#0"]}))["text"].tolist() == ["cusub"]
+    copy = pickle.loads(pickle.dumps(data))
+    assert copy == data and copy.documents()["NEW#1#0"]["text"] == "cusub"
+
+
+def test_changed_files_are_read_again(home):
+    write(home / "so.jsonl", [passage("A#1#0", "first")])
+    assert CIRAL("so").documents()["A#1#0"]["text"] == "first"
+    write(home / "so.jsonl", [passage("A#1#0", "second and longer")])
+    assert CIRAL("so").documents()["A#1#0"]["text"] == "second and longer"
+
+
+def test_check(home):
+    chosen = corpus(home)
+    write(home / "sw.jsonl", [passage("A#1#0"), "broken\n"])
+    problems = Problems()
+    before = summary.check(home, build=False).set_index("language")
+    assert before["passages"].isna().all() and before["files"].tolist() == [0, 1, 1, 0]
+    frame = summary.check(ciral.scan(home), problems=problems).set_index("language")
+    somali = frame.loc["so"]
+    judged = summary.judged("so")
+    assert somali.tolist() == [1, len(chosen), len(judged), len(judged) - len(chosen)]
+    assert frame.loc["sw", "passages"] == 1 and frame.loc["sw", "judged, missing"] == frame.loc["sw", "judged"]
+    assert pd.isna(frame.loc["ha", "passages"]) and problems.counts["malformed lines"] == 1
+    assert summary.check(home, build=False).set_index("language")["passages"].notna().sum() == 2
+
+
+def test_topics_table():
+    frame = summary.topics().set_index(["language", "topics"])
+    assert len(frame) == 12
+    assert frame.loc[("so", "test-a")].tolist()[:3] == [99, 99, 9094]
+    assert frame.loc[("sw", "dev")].tolist()[:3] == [10, 0, 196]
+    assert frame.loc[("sw", "test-b")].tolist()[:3] == [113, 113, 2174]
+    assert (frame["relevant"] < frame["judgments"]).all() and (frame["relevant"] > 0).all()
+
+
+def test_retrieval(home, tmp_path):
+    corpus(home)
+    data = pt.get_dataset("mart:ciral/so")
+    bm25 = mart.bm25_index(data, tmp_path / "index", progress=False).bm25()
+    smt = mart.SMTQueryTranslator("en-so")
+    systems = [bm25, smt >> bm25, data.human_translation() >> bm25]
+    none, translated, human = pt.Experiment(systems, *data.get_topicsqrels(), [AP @ 100])["AP@100"]
+    assert none < translated < human

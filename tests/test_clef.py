@@ -1,0 +1,585 @@
+"""CLEF from a folder: what is in it, and the datasets that it makes."""
+
+import gzip
+import json
+import os
+import pickle
+import random
+import shutil
+import threading
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+from clef_collection import NO_RELEVANT, NOT_ITALIAN, ONLY_HERALD, write
+
+from pyterrier_mart import bm25_index
+from pyterrier_mart.datasets import CLEF, MartDatasetProvider, homes
+from pyterrier_mart.datasets.clef import COLLECTIONS, catalogue, scan
+from pyterrier_mart.datasets.clef.settings import DOCUMENT_LANGUAGES, PAPER_PAIRS, collections_of
+from pyterrier_mart.evaluation import split
+
+DATA = Path(__file__).parents[2] / "shared/data"
+published = pytest.mark.skipif(not DATA.exists() and "CI" not in os.environ, reason="needs the shared data")
+LANGUAGES = ("de", "en", "es", "fr", "it")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """Keeps stores and what is remembered out of the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("PYTERRIER_HOME", str(folder / "pyterrier"))
+        patch.setenv("PYTERRIER_MART_CACHE", str(folder / "cache"))
+        patch.delenv("CLEF_HOME", raising=False)
+        yield folder / "cache"
+
+
+@pytest.fixture(scope="module")
+def clef(tmp_path_factory, cache):
+    return write(tmp_path_factory.mktemp("clef"), languages=LANGUAGES)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory, cache):
+    return write(tmp_path_factory.mktemp("damaged"), hostile=True)
+
+
+def dataset(written, query, document=None, **options):
+    return CLEF(query, document, home=written.root, **options)
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+# --------------------------------------------------------------------------------------------------------------- homes
+
+
+def test_a_home_is_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
+    with pytest.raises(FileNotFoundError, match="the folder of the CLEF collection is not known: run 'pyterrier-mart"):
+        homes.home("clef", "CLEF_HOME")
+    (tmp_path / "über clef").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert homes.remember("clef", "über clef") == tmp_path / "über clef"
+    assert homes.remember("ciral", tmp_path) == tmp_path
+    assert homes.home("clef", "CLEF_HOME") == tmp_path / "über clef" and homes.home("ciral", "CIRAL_HOME") == tmp_path
+    shutil.rmtree(tmp_path / "über clef")
+    with pytest.raises(FileNotFoundError, match="was set up in .*über clef, which is not there: run"):
+        homes.home("clef", "CLEF_HOME")
+
+
+def test_the_variable_counts_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
+    homes.remember("clef", tmp_path)
+    other = tmp_path / "other"
+    monkeypatch.setenv("CLEF_HOME", str(other))
+    with pytest.raises(FileNotFoundError, match="CLEF_HOME is .*other, which is not there"):
+        homes.home("clef", "CLEF_HOME")
+    other.write_text("")
+    with pytest.raises(NotADirectoryError, match="which is not a folder"):
+        homes.home("clef", "CLEF_HOME")
+    other.unlink()
+    other.mkdir()
+    assert homes.home("clef", "CLEF_HOME") == other
+    monkeypatch.setenv("CLEF_HOME", " ")
+    assert homes.home("clef", "CLEF_HOME") == tmp_path
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"clef": 1}', "{"])
+def test_a_damaged_file_of_homes(tmp_path, monkeypatch, content):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
+    (tmp_path / "pyterrier_mart").mkdir()
+    (tmp_path / "pyterrier_mart/homes.json").write_text(content)
+    with pytest.raises(ValueError, match=r"homes\.json is damaged"):
+        homes.home("clef", "CLEF_HOME")
+    with pytest.raises(NotADirectoryError, match="missing is not a folder"):
+        homes.remember("clef", tmp_path / "missing")
+
+
+def test_where_stores_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / "other"))
+    assert homes.stores("clef") == tmp_path / "other/clef"
+    monkeypatch.delenv("PYTERRIER_MART_CACHE")
+    assert homes.stores("clef") == tmp_path / "pyterrier_mart/clef"
+    assert not (tmp_path / "pyterrier_mart").exists()
+
+
+# ----------------------------------------------------------------------------------------------------------- catalogue
+
+
+def test_files_are_known_by_their_content(clef):
+    found = scan(clef.root)
+    assert {key: found.count(key) for key in COLLECTIONS if found.count(key)} == {
+        key: len(documents) for key, documents in clef.documents.items()
+    }
+    assert set(found.topics) == set(clef.topics)
+    for language, topics in clef.topics.items():
+        for number, (title, description, narrative) in topics.items():
+            topic = found.topics[language][number]
+            expected = words(narrative) if language not in ("so", "sw") else ""
+            assert topic == (number, language, words(title), words(description), expected)
+    for language, judgments in clef.qrels.items():
+        of_language = [key for key in COLLECTIONS if COLLECTIONS[key].language == language]
+        labels = Counter(
+            (number, docno, label)
+            for key in of_language
+            for number, judged in found.labels(key).items()
+            for docno, label in judged.items()
+        )
+        assert labels == Counter(judgments)
+    assert not found.problems and found.ignored == 0 and found.count("") == 0
+
+
+def test_names_do_not_matter(clef, tmp_path):
+    """The same files without any folders and endings, and all of that in a zip file, make the same datasets."""
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for i, path in enumerate(sorted(path for path in clef.root.rglob("*") if path.is_file())):
+        ending = path.suffix if "topics." in path.name else ""  # only these say their language by their names
+        shutil.copy(path, flat / (path.name if ending else f"{i:08}"))
+    shutil.make_archive(str(tmp_path / "packed/clef"), "zip", flat)
+    expected = dataset(clef, "de", "en")
+    for home in (flat, tmp_path / "packed"):
+        data = CLEF("de", "en", home=home)
+        pd.testing.assert_frame_equal(data.get_topics(), expected.get_topics())
+        assert set(map(tuple, data.get_qrels().values)) == set(map(tuple, expected.get_qrels().values))
+        assert dict(data.documents().items()) == dict(expected.documents().items())
+
+
+def test_a_scan_is_kept(clef, tmp_path, monkeypatch):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    first = scan(root)
+    looked = []
+    look = catalogue._look_at
+    monkeypatch.setattr(catalogue, "_look_at", lambda home, name, *rest: looked.append(name) or look(home, name, *rest))
+    assert scan(root) == first and looked == []
+    (root / "queries/topics.so.tsv").write_text("41\tcunto carruur\n")
+    changed = scan(root)
+    assert looked == ["queries/topics.so.tsv"]
+    assert list(changed.topics["so"]) == ["41"] and changed.topics["de"] == first.topics["de"]
+    (root / "queries/topics.so.tsv").unlink()
+    looked.clear()
+    assert "so" not in scan(root).topics and looked == []
+    for path in homes.stores("clef").rglob("*.json.gz"):
+        path.write_bytes(b"damaged")
+    assert scan(root).topics["de"] == first.topics["de"] and len(looked) > 10
+
+
+def test_an_interrupted_scan_goes_on(clef, tmp_path, monkeypatch):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    looked = []
+    look = catalogue._look_at
+
+    def interrupted(home, name, *rest):
+        if len(looked) == 5:
+            raise KeyboardInterrupt
+        looked.append(name)
+        return look(home, name, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue, "_look_at", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scan(root)
+    again = []
+    monkeypatch.setattr(catalogue, "_look_at", lambda home, name, *rest: again.append(name) or look(home, name, *rest))
+    found = scan(root)
+    assert not set(looked) & set(again) and len(looked) == 5
+    assert {key: found.count(key) for key in clef.documents} == {key: len(x) for key, x in clef.documents.items()}
+
+
+def test_damage_is_reported_and_the_rest_is_read(damaged):
+    found = scan(damaged.root)
+    messages = found.problems.messages
+    assert any(message.startswith("RelAssess/damaged.txt, line 2: expected") for message in messages)
+    assert any(message.startswith("Topics/damaged.txt, line 5: a topic without a number") for message in messages)
+    assert any(message.startswith("Topics/nameless.xml: the language of the topics is unknown") for message in messages)
+    assert any(message.startswith("DocumentData/truncated.gz: ") and "truncated" in message for message in messages)
+    assert not any(str(damaged.root) in message for message in messages)
+    assert found.ignored == 3 and found.repeated == 1
+    data = dataset(damaged, "de", "en")
+    assert data.get_topics()["qid"].tolist() == list(damaged.numbers)
+    documents = data.documents()
+    for docno, (title, text) in damaged.documents["lat94"].items():
+        assert words(documents[docno]["text"]) == words(f"{title} {text}")
+    assert any("LA010194-0000" in message for message in documents.problems.messages)
+    assert any("broken.sgml" in message for message in documents.problems.messages)
+
+
+def test_what_is_behind_damage_in_an_archive_is_read(tmp_path):
+    def day(number):
+        text = random.Random(number).random()
+        return f"<DOC><DOCNO>LA01{number:02d}94-0001</DOCNO><TEXT>{text}</TEXT></DOC>".encode()
+
+    damaged = gzip.compress(day(2), mtime=0)[:-12]
+    with zipfile.ZipFile(tmp_path / "la.zip", "w") as archive:
+        for name, content in (("1.gz", gzip.compress(day(1))), ("2.gz", damaged), ("3.gz", gzip.compress(day(3)))):
+            archive.writestr(name, content)
+    (tmp_path / "topics.en.tsv").write_text("41\tA title\n")
+    found = scan(tmp_path)
+    assert found.problems.counts["damaged archives"] == 1
+    assert "la.zip" in found.problems.messages[0] and "2.gz" in found.problems.messages[0]
+    assert {"LA010194-0001", "LA010394-0001"} <= set(CLEF("en", home=tmp_path).documents())
+
+
+def test_what_is_before_damage_is_read(tmp_path):
+    document = "<DOC>\n<DOCNO> LA010194-{:04d} </DOCNO>\n<TEXT>\n{}\n</TEXT>\n</DOC>\n"
+    texts = [random.Random(i).randbytes(500).hex() for i in range(3000)]
+    content = gzip.compress("".join(document.format(i, text) for i, text in enumerate(texts)).encode(), 1)
+    (tmp_path / "la.gz").write_bytes(content[: len(content) * 2 // 3])
+    lines = gzip.compress("".join(f"41 0 LA010194-{i:04d} 1\n" for i in range(5000)).encode())
+    (tmp_path / "qrels.gz").write_bytes(lines[:-100])
+    (tmp_path / "topics.en.tsv").write_text("41\ttitle\n")
+    found = scan(tmp_path)
+    assert found.problems.counts == {"damaged archives": 2}
+    assert 1900 < found.count("lat94") < 2001 and 3000 < len(found.labels("lat94")["41"]) < 5000
+    documents = CLEF("en", home=tmp_path).documents()
+    assert abs(len(documents) - found.count("lat94")) <= 1
+    assert all(documents[f"LA010194-{i:04d}"]["text"].strip() == texts[i] for i in range(1900))
+
+
+def test_numbers_at_the_edge_of_a_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "_CHUNK", 600)
+    content = "".join(
+        f"<DOC>\n<docno id='1'>\n LA0101{94 if i % 2 else 93}-{i:04d} </docno><TEXT>{'x' * (i % 97)}</TEXT></DOC>\n"
+        for i in range(500)
+    )
+    (tmp_path / "a").write_text(content)
+    (tmp_path / "b").write_text(content.replace("docno", "DOCID"))
+    found = scan(tmp_path)
+    assert found.count("lat94") == 500 and found.count("") == 500
+    assert found.documents["lat94"] == {"a": {"a": 250}, "b": {"b": 250}}
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no CLEF data: it has no files\. A CLEF folder has documents"):
+        scan(tmp_path)
+    for i in range(7):
+        (tmp_path / f"holiday{i}.txt").write_text("The sea was <b>blue</b>.\n")
+    with pytest.raises(ValueError, match=r"7 files were looked at \(holiday0\.txt, .*holiday4\.txt, \.\.\.\)"):
+        scan(tmp_path)
+    with pytest.raises(NotADirectoryError, match="holiday0.txt is not a folder"):
+        scan(tmp_path / "holiday0.txt")
+    with pytest.raises(ValueError, match="holds no CLEF data"):
+        CLEF("de", "en", home=tmp_path).get_topics()
+
+
+def test_links_that_go_in_circles(tmp_path):
+    (tmp_path / "de").mkdir()
+    (tmp_path / "de/topics.de.tsv").write_text("41\tBabykost\n")
+    (tmp_path / "de/up").symlink_to(tmp_path)
+    assert scan(tmp_path).files == 1
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_of_two_topics_the_one_with_more_fields_is_kept(tmp_path, order):
+    short, long = order
+    (tmp_path / f"{short}.de.tsv").write_text("41-AH\tBabykost\n42\tHaiti\n")
+    (tmp_path / f"{long}.de.txt").write_text(
+        "<top><num>C041</num><DE-title>Babynahrung</DE-title><DE-desc>Gift</DE-desc></top>\n"
+        "<top><num>C042</num><DE-title>Haiti</DE-title><DE-desc>Invasion</DE-desc></top>"
+    )
+    found = scan(tmp_path)
+    assert [topic[2:4] for topic in found.topics["de"].values()] == [("Babynahrung", "Gift"), ("Haiti", "Invasion")]
+    assert len(found.problems) == 1 and f"that of {long}.de.txt counts" in found.problems.messages[0]
+
+
+# ------------------------------------------------------------------------------------------------------------- dataset
+
+
+@pytest.mark.parametrize("pair", PAPER_PAIRS, ids="-".join)
+def test_pairs_of_the_paper(clef, pair):
+    data = dataset(clef, *pair)
+    query, document = pair
+    topics, qrels = data.get_topics(), data.get_qrels()
+    assert topics.columns.tolist() == ["qid", "query"] and topics["qid"].tolist() == list(clef.numbers)
+    expected = [words(f"{title} {description}") for title, description, _ in map(clef.topics[query].get, clef.numbers)]
+    assert topics["query"].tolist() == expected
+    assert qrels.columns.tolist() == ["qid", "docno", "label"] and qrels["label"].dtype == "int64"
+    assert Counter(map(tuple, qrels.values)) == Counter(
+        judgment for judgment in clef.qrels[document] if judgment[0] in clef.numbers
+    )
+    assert list(data.human_translation()(topics)["query"]) == list(data.get_topics(document)["query"])
+    assert data.languages == pair and data.groups() is None
+    assert data.name == f"clef/{query}-{document}" and data.corpus_name == f"mart:clef/{document}"
+
+
+def test_topics_that_pairs_do_not_have(clef):
+    everything = dataset(clef, "de", "en").get_topics("all")["qid"].tolist()
+    assert everything == [*clef.numbers, NO_RELEVANT, ONLY_HERALD]
+    qrels = dataset(clef, "de", "en").get_qrels("all")
+    assert {NO_RELEVANT} == set(qrels["qid"]) - set(clef.numbers)
+    herald = dataset(clef, "de", "en", collections=["gh95"])
+    assert herald.get_topics()["qid"].tolist() == [ONLY_HERALD]
+    assert herald.get_qrels().values.tolist() == [[ONLY_HERALD, "GH950102-000000", 1]]
+    # Only the pairs that share their topics need them in Italian.
+    assert dataset(clef, "en").get_topics()["qid"].tolist() == [*clef.numbers, NOT_ITALIAN]
+
+
+def test_variants_of_topics(clef):
+    data = dataset(clef, "de", "en")
+    title, description, narrative = map(words, clef.topics["de"]["41"])
+    english = words(clef.topics["en"]["41"][0])
+
+    def first(variant):
+        return data.get_topics(variant)["query"][0]
+
+    assert first(None) == f"{title} {description}" and first("title") == title and first("narrative") == narrative
+    assert first("title+description+narrative") == f"{title} {description} {narrative}"
+    assert first("narrative+title") == f"{narrative} {title}"
+    assert first("en/title") == first("title/eng") == english and first("all/en/title") == english
+    assert dataset(clef, "de", "en", topic_fields=["title"]).get_topics("en")["query"][0] == english
+    assert len(data.get_topics("so")) == len(clef.numbers)
+    topics, qrels = data.get_topicsqrels("en/title")
+    assert set(topics["qid"]) == set(qrels["qid"])
+    for wrong in ("", "body", "title+", "en/body", "xx"):
+        with pytest.raises(ValueError, match="has no variant .*expected the code of a language, fields such as"):
+            data.get_topics(wrong)
+        with pytest.raises(ValueError, match="has no variant"):
+            data.get_qrels(wrong)
+    with pytest.raises(
+        FileNotFoundError, match=r"no topics in Russian in .*there are topics in de, en.*topics\.ru\.tsv"
+    ):
+        data.get_topics("ru")
+
+
+def test_human_translation(clef):
+    data = dataset(clef, "de", "en", topic_fields=["title"])
+    topics = data.get_topics().iloc[2:4]
+    out = data.human_translation()(topics.assign(query_toks=[{"a": 1.0}] * 2))
+    assert out["query"].tolist() == data.get_topics("en/title")["query"][2:4].tolist() and list(out.index) == [2, 3]
+    assert out["query_0"].tolist() == topics["query"].tolist() and "query_toks" not in out
+    with pytest.raises(ValueError, match=r"'C041' is not the qid of a topic of .*clef/de-en'\) that exists in English"):
+        data.human_translation()(pd.DataFrame({"qid": ["C041"], "query": ["?"]}))
+    same = dataset(clef, "de", "en", topic_fields=["title"]).human_translation()
+    assert data.human_translation() == same and hash(data.human_translation()) == hash(same)
+    assert data.human_translation() != dataset(clef, "de", "en").human_translation()
+    assert len(pickle.loads(pickle.dumps(data.human_translation()))(topics)) == 2
+    everything = data.get_topics("all")
+    assert data.human_translation()(everything)["query"].tolist() == data.get_topics("all/en")["query"].tolist()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_documents(clef, language):
+    data = dataset(clef, "en", language)
+    documents = data.documents()
+    expected = {docno: pair for key in collections_of(language) for docno, pair in clef.documents[key].items()}
+    assert list(documents) == list(expected) and len(documents) == len(expected) == 40
+    for docno, fields in documents.items():
+        title, text = expected[docno]
+        assert words(fields["text"]) == words(f"{title} {text}") and words(fields["title"]) == words(title)
+    rows = list(data.get_corpus_iter(verbose=False))
+    assert [row["docno"] for row in rows] == list(expected) and set(rows[0]) == {"docno", "text", "title"}
+    assert data.document_fields == documents.fields == ("text", "title") and not documents.problems
+
+
+def test_texts_are_loaded_in_batches(clef, monkeypatch, capsys):
+    data = dataset(clef, "de", "en")
+    batches = []
+    look_up = type(data.documents()).get_many
+    monkeypatch.setattr(
+        type(data.documents()), "get_many", lambda self, docnos: batches.append(list(docnos)) or look_up(self, docnos)
+    )
+    monkeypatch.setattr("pyterrier_mart.datasets.base._BATCH", 2)
+    docnos = ["LA010194-0003", "LA010194-0001", "LA010194-0003", "LA010194-0002"]
+    rows = pd.DataFrame({"qid": ["1"] * 4, "docno": docnos, "text": "old"}, index=[7, 7, 8, 9])
+    out = data.text_loader("text", verbose=True)(rows)
+    texts = [" ".join(clef.documents["lat94"][docno]) for docno in docnos]
+    assert out["text"].map(words).tolist() == list(map(words, texts))
+    assert batches == [docnos[:2], docnos[3:]] and list(out.index) == [7, 7, 8, 9]
+    assert "Text Loader" in capsys.readouterr().err
+    for docno in ("GH950102-000000", "", None, 5):
+        with pytest.raises(ValueError, match="has no document"):
+            data.text_loader()(rows.assign(docno=["LA010194-0003", docno, docno, docno]))
+
+
+def test_pipeline(clef, tmp_path):
+    data = dataset(clef, "de", "en")
+    index = bm25_index(data, tmp_path / "index")
+    out = (data.human_translation() >> index.bm25(num_results=5) >> data.text_loader("text"))(data.get_topics())
+    assert out["text"].str.len().min() > 50
+    found = out.merge(data.get_qrels().query("label > 0"), on=["qid", "docno"])
+    assert found["qid"].nunique() >= 10  # of 12 questions about the documents
+    assert len(split(data.get_topics(), groups=data.groups())) == 5
+
+
+def test_documents_are_read_once(clef, tmp_path):
+    shutil.copytree(clef.root, tmp_path / "clef")
+    data = CLEF("de", "en", home=tmp_path / "clef")
+    path = data.documents().stores[0].path
+    written = path.stat().st_mtime_ns
+    assert CLEF("so", "en", home=tmp_path / "clef").documents().stores[0].path == path
+    assert path.stat().st_mtime_ns == written
+    # Two folders do not share a store, although their files look alike.
+    assert dataset(clef, "de", "en").documents().stores[0].path != path
+
+
+def test_a_file_with_several_collections(tmp_path):
+    numbers = ["SDA.940106.0001", "SDA.950106.0001", "HAMSHAHRI-1", "SDA.940106.0002"]
+    documents = (f"<DOC><DOCNO>{number}</DOCNO><TEXT>{number} text</TEXT></DOC>\n" for number in numbers)
+    (tmp_path / "agency").write_text("".join(documents))
+    data = CLEF("de", home=tmp_path, collections=["sda94", "sda95"])
+    assert [list(store) for store in data.documents().stores] == [[numbers[0], numbers[3]], [numbers[1]]]
+    assert data.catalogue().count("") == 1 and scan(tmp_path).count("sda94") == 2
+
+
+def test_stores_in_the_folder_itself(clef, tmp_path, monkeypatch):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(root / "cache"))
+    files = scan(root).files
+    assert len(CLEF("de", "en", home=root).documents()) == 40 and scan(root).files == files
+    (root / "queries/topics.so.tsv").unlink()
+    assert scan(root).files == files - 1
+
+
+def test_copies_in_other_threads_and_processes(clef):
+    data = dataset(clef, "de", "en")
+    data.documents()
+    copy = pickle.loads(pickle.dumps(data))
+    assert copy == data and len(copy.documents()) == 40 and len(copy.get_topics()) == len(clef.numbers)
+    seen = []
+
+    def count():
+        seen.append(len(list(data.get_corpus_iter(verbose=False))))
+
+    threads = [threading.Thread(target=count) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [40, 40]
+
+
+def test_documents_that_are_missing(clef, tmp_path):
+    shutil.copytree(clef.root / "Topics", tmp_path / "Topics")
+    shutil.copytree(clef.root / "RelAssess", tmp_path / "RelAssess")
+    data = CLEF("en", "de", home=tmp_path)
+    assert len(data.get_topics()) == len(clef.numbers) and len(data.get_qrels()) > len(clef.numbers)
+    with pytest.raises(FileNotFoundError, match=r"of Frankfurter.*\(fr94\), .*German texts are licensed by ELRA"):
+        data.documents()
+    assert "no documents of Der Spiegel 94/95 (spiegel); CLEF has 13,979" in data.check()
+    shutil.rmtree(tmp_path / "RelAssess")
+    with pytest.raises(FileNotFoundError, match="there are no judgments of Frankfurter"):
+        CLEF("en", "de", home=tmp_path).get_topics()
+    assert len(CLEF("en", "de", home=tmp_path).get_topics("all")) == len(clef.topics["de"])
+
+
+def test_counts(clef):
+    data = dataset(clef, "de", "en")
+    data.documents()
+    counts = data.counts().set_index(["what", "name"])
+    assert counts.loc[("documents", "lat94")].tolist() == [40, 113_005]
+    assert counts.loc[("topics", "de-en")].tolist() == [12, 246]
+    assert counts.loc[("topics", "it"), "found"] == 14 and pd.isna(counts.loc[("topics", "it"), "expected"])
+    assert counts.loc[("judgments", "de-en"), "found"] == 50 and counts.loc[("relevant", "de-en"), "found"] == 13
+    assert data.check() == [
+        "40 documents of Los Angeles Times 94 (lat94), 112,965 fewer than CLEF has",
+        "de-en has 12 topics, but 246 in the paper",
+        "1 topic (200) with relevant documents, not in it",
+        "1 topic (199) without judgments in these collections",
+        "1 topic (198) judged, without a relevant document in these collections",
+    ]
+
+
+def test_judged_documents_that_the_files_lack(clef, tmp_path):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    (root / "more.qrels").write_text("41 0 LA010194-7777 1\n41 0 UNKNOWN-1 1\n")
+    data = CLEF("de", "en", home=root)
+    data.documents()
+    assert "1 judged documents of Los Angeles Times 94 (lat94) are not in the files: LA010194-7777" in data.check()
+    assert "UNKNOWN-1" not in set(data.get_qrels()["docno"])
+
+
+def test_a_pair_without_a_language_of_the_others(clef, tmp_path):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    (root / "Topics/direct/topics.it.xml").unlink()
+    data = CLEF("de", "en", home=root)
+    assert data.get_topics()["qid"].tolist() == [*clef.numbers, NOT_ITALIAN]
+    assert "no topics in Italian" in data.check()
+
+
+@published
+def test_published_topics_and_judgments():
+    data = CLEF("en", "fr", home=DATA / "clef06fr")
+    topics, qrels = data.get_topics("all"), data.get_qrels("all")
+    assert len(topics) == 49 and len(qrels) == 17882 and qrels["label"].sum() == 2148
+    assert topics.iloc[0].tolist() == ["301", "Nestlé Brands"]
+    judged = data.get_qrels()
+    assert len(data.get_topics()) == judged.query("label > 0")["qid"].nunique()
+    french = CLEF("fr", home=DATA / "clef06fr").get_topics("all")
+    assert data.human_translation()(topics)["query"].tolist() == french["query"].tolist()
+    assert set(data.catalogue().judged) == {"lemonde94", "lemonde95", "atsfr94", "atsfr95"}
+    with pytest.raises(FileNotFoundError, match=r"Le Monde 94 \(lemonde94\).*licensed by ELRA"):
+        data.documents()
+
+
+# ------------------------------------------------------------------------------------------------------- names, options
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical", "collections"),
+    [
+        ("clef/de-en", "clef/de-en", ("lat94",)),
+        ("clef/deu-eng/lat94", "clef/de-en", ("lat94",)),
+        ("clef/de-en/gh95+lat94", "clef/de-en/lat94+gh95", ("lat94", "gh95")),
+        ("clef/en-en", "clef/en", ("lat94",)),
+        ("clef/fi", "clef/fi", ("aamu",)),
+        ("clef/sw-fr", "clef/sw-fr", ("lemonde94", "lemonde95", "atsfr94", "atsfr95")),
+    ],
+)
+def test_names(name, canonical, collections):
+    data = MartDatasetProvider().get_dataset(name)
+    assert data.name == canonical and data.collections == collections
+    assert data == CLEF.from_name(canonical) and "elra" in data.info_url() and "@article" in data.citation
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("clef/de-xx", "unknown language code 'xx'"),
+        ("clef/de-tr", r"'tr' is not available; there are bg, de.*Did you mean clef/de-"),
+        ("clef/de-en/fr94", r"no collection fr94 in English; there are lat94, gh95"),
+        ("clef/de-en/", "CLEF datasets are called"),
+        ("clef", "CLEF datasets are called"),
+    ],
+)
+def test_names_of_nothing(name, message):
+    with pytest.raises(KeyError, match=message):
+        MartDatasetProvider().get_dataset(name)
+
+
+def test_listed_names_need_no_folder():
+    names = list(CLEF.list_names())
+    assert len(names) == len(set(names)) == 14 * 12 and {"clef/so-en", "clef/en-bg", "clef/ru"} <= set(names)
+    assert all(CLEF.from_name(name).name == name for name in names)
+    assert len(DOCUMENT_LANGUAGES) == 12
+
+
+def test_get_dataset_reads_the_folder_of_the_variable(clef, monkeypatch):
+    monkeypatch.setenv("CLEF_HOME", str(clef.root))
+    data = pt.get_dataset("mart:clef/de-en")
+    assert len(data.get_topics("en")) == len(clef.numbers)
+    monkeypatch.delenv("CLEF_HOME")
+    with pytest.raises(FileNotFoundError, match=r"pyterrier-mart clef setup DIR.*CLEF_HOME"):
+        pt.get_dataset("mart:clef/de-en").get_topics()
+
+
+def test_options():
+    with pytest.raises(ValueError, match="topic_fields=.*expected some of title, description, narrative"):
+        CLEF("de", "en", topic_fields=["body"])
+    with pytest.raises(ValueError, match="no collection without a name"):
+        CLEF("de", "en", collections=[])
+    assert CLEF("de", "en", topic_fields="title").topic_fields == ("title",)
+
+
+def test_damaged_caches_are_made_anew(clef, tmp_path):
+    root = shutil.copytree(clef.root, tmp_path / "clef")
+    scan(root)
+    for path in homes.stores("clef").rglob("*.json.gz"):
+        path.write_bytes(gzip.compress(json.dumps(["something else"]).encode()))
+    assert scan(root).topics.keys() == clef.topics.keys()

@@ -1,0 +1,549 @@
+"""The documents of CLEF's newspapers: their markup, their encodings, and what is wrong in them."""
+
+import gzip
+import io
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyterrier_mart.archives import members
+from pyterrier_mart.datasets.clef import documents as reader
+from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
+from pyterrier_mart.datasets.clef.documents import Document, read_documents
+from pyterrier_mart.datasets.problems import Problems
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+def parse(content, problems=None):
+    found = Problems() if problems is None else problems
+    content = content.encode() if isinstance(content, str) else content
+    documents = list(read_documents(io.BytesIO(content), "file.sgml", found))
+    if problems is None:
+        assert not found, found.summary()
+    return documents
+
+
+def one(body, number="<DOCNO> X-1 </DOCNO>"):
+    (document,) = parse(f"<DOC>\n{number}\n{body}\n</DOC>\n")
+    return document
+
+
+# ------------------------------------------------------------------------------------------------------- collections
+
+
+def test_collections_are_those_of_clef():
+    assert len(COLLECTIONS) == 27 and all(key == collection.key for key, collection in COLLECTIONS.items())
+    by_language = {}
+    for collection in COLLECTIONS.values():
+        by_language[collection.language] = by_language.get(collection.language, 0) + collection.documents
+    assert by_language == {
+        "en": 169_477, "fr": 177_452, "de": 294_809, "it": 157_558, "es": 454_045, "nl": 190_604, "pt": 210_734,
+        "fi": 55_344, "sv": 142_819, "ru": 16_761, "hu": 49_530, "bg": 69_195,
+    }  # fmt: skip
+    assert "ELRA" in COLLECTIONS["lat94"].licence and "Los Angeles Times 94" in COLLECTIONS["lat94"].licence
+
+
+@pytest.mark.parametrize(
+    ("docno", "key"),
+    [
+        ("LA010194-0001", "lat94"),
+        ("LA010195-0001", None),
+        ("GH950102-000000", "gh95"),
+        ("LEMONDE94-000043-19940901", "lemonde94"),
+        ("LEMONDE95-000043", "lemonde95"),
+        ("ATS.940106.0082", "atsfr94"),
+        ("ATS.950106.0082", "atsfr95"),
+        ("SDA.940106.0101", "sda94"),
+        ("SDA.951231.0101", "sda95"),
+        ("AGZ.940101.0035", "agz94"),
+        ("AGZ.950101.0035", "agz95"),
+        ("FR940116-000367", "fr94"),
+        ("SPIEGEL9495-000878", "spiegel"),
+        ("LASTAMPA94-003869", "lastampa94"),
+        ("EFE19940102-00240", "efe94"),
+        ("EFE19950102-00240", "efe95"),
+        ("AD19940103-0040", "ad"),
+        ("NH19940106-0122", "nrc"),
+        ("FSP940101-076", "folha94"),
+        ("FSP950101-076", "folha95"),
+        ("PUBLICO-19940101-101", "publico94"),
+        ("PUBLICO-19950101-101", "publico95"),
+        ("IZV950106-00025", "izvestia95"),
+        ("AAMU19940101-000359", "aamu"),
+        ("TT9495-940106-140733", "tt"),
+        ("", None),
+        ("LA010194-0001 ", None),
+        ("XLA010194-0001", None),
+        ("ATS.960106.0082", None),
+        ("LA٠١٠١94-0001", None),
+    ],
+)
+def test_a_number_tells_the_collection(docno, key):
+    assert of_docno(docno) == key
+
+
+@pytest.mark.skipif(not DATA.is_dir() and "CI" not in os.environ, reason="the shared data is not here")
+def test_all_judged_documents_belong_to_a_collection():
+    with gzip.open(DATA / "clef06fr" / "qrels.fr.txt.gz", "rt") as stream:
+        keys = [of_docno(line.split()[2]) for line in stream]
+    assert len(keys) == 17882
+    assert {key: keys.count(key) for key in set(keys)} == {
+        "lemonde94": 5162, "lemonde95": 5072, "atsfr94": 3868, "atsfr95": 3780,
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------ markup
+
+LAT = """<DOC>
+<DOCNO> LA010194-0001 </DOCNO>
+<DOCID> 000001 </DOCID>
+<DATE>
+<P>
+January 1, 1994, Saturday
+</P>
+</DATE>
+<SECTION><P>Part A; Page 1; Metro Desk</P></SECTION>
+<LENGTH><P>12 words</P></LENGTH>
+<HEADLINE>
+<P>
+Smith &amp; Sons
+</P>
+<P>close</P>
+</HEADLINE>
+<BYLINE><P>By A. WRITER</P></BYLINE>
+<TEXT>
+<P>
+One paragraph
+over two lines.
+</P>
+<P>Another.</P>
+</TEXT>
+<GRAPHIC><P>Photo, A shop</P></GRAPHIC>
+<TYPE><P>Column</P></TYPE>
+<SUBJECT><P>SHOPS</P></SUBJECT>
+</DOC>
+"""
+
+
+def test_los_angeles_times():
+    assert parse(LAT * 2) == 2 * [
+        Document("LA010194-0001", "Smith & Sons close", "One paragraph over two lines. Another. Photo, A shop")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "title", "text"),
+    [
+        # The agencies, with index terms that are not allowed.
+        (
+            "<KW>Politik</KW><NO>12</NO><TI>Titel</TI><LD>Bern, 6. Jan. (sda)</LD><TX>Text.</TX><TX>Mehr.</TX>",
+            "Titel",
+            "Bern, 6. Jan. (sda) Text. Mehr.",
+        ),
+        ("<DATE>19940102</DATE><CATEGORY>POL</CATEGORY><TITLE>T</TITLE><TEXT>x\ny</TEXT>", "T", "x y"),
+        # NRC Handelsblad: fields within a body.
+        ("<BODY><AU>iemand</AU><TI>Kop</TI><LE>Begin.</LE><TE>Vervolg.</TE><OT>Bij de foto.</OT></BODY>", "Kop",
+         "Begin. Vervolg. Bij de foto."),
+        # As in TREC's topics, without ends.
+        ("<DATE> 940102\n<TI> A title\n<LD> A lead\n<KW> a, b\n<TX> A text\n<P> and more", "A title",
+         "A lead A text and more"),
+        # Fields that are not known are text; an unknown element within a known one belongs to it.
+        ("<TITLE>T</TITLE><STORY><PARA>one</PARA><PARA>two</PARA></STORY>bare", "T", "one two bare"),
+        ("<DATE><DAY>3</DAY><X>4</X></DATE><TITLE><LINE>a</LINE><LINE>b</LINE></TITLE>", "a b", ""),
+        # A heading between paragraphs stays there, and a section of a text is not that of a newspaper.
+        ("<TITLE>T</TITLE><TEXT>one<HEAD>two</HEAD>three<SECTION>four</SECTION></TEXT>", "T", "one two three four"),
+        ("<TEXT>one</TEXT><TITLE>T</TITLE>", "T", "one"),
+        # Any case, attributes, an empty element, tags that do not match.
+        ('<title lang="de" type=x>T</Title ><text><p id="1">one<br/>two<BR>3</p></text></em><date/><P>four</P>', "T",
+         "one two 3 four"),
+        ("<KW>a<KW>b</KW><P>kept</P>", "", "kept"),
+        ("<TITLE>a<TEXT>b</TITLE>c</TEXT>d", "a", "b c d"),
+        # Word boundaries, and signs that are no tags.
+        ("<TEXT>H<SUB>2</SUB>O x<3 a < b > c 1<>2 <é></TEXT>", "", "H 2 O x<3 a < b > c 1<>2 <é>"),
+        # Entities.
+        ("<TEXT>&lt;b&gt; R&D AT&T; &eacute;&Ouml;&#233;&#xE9;&#146; &copyright &unknown; &amp;amp;</TEXT>",
+         "", "<b> R&D AT&T; éÖéé’ &copyright &unknown; &amp;"),
+        ("<TEXT>a&hyph;b&blank;c &#55296;</TEXT>", "", "a-b c \ufffd"),
+        (f"<TEXT>&#{'9' * 5000}; &#1114112;</TEXT>", "", f"&#{'9' * 5000}; \ufffd"),
+        # CDATA, comments and processing instructions.
+        ("<TITLE><![CDATA[a < b & c <i>d</i> &amp;]]></TITLE><TEXT>x<!-- <P>not</P> -->y<?pi z?></TEXT>",
+         "a < b & c <i>d</i> &amp;", "x y"),
+        ("<TEXT>a <!-- no end</TEXT>", "", "a <!-- no end"),
+        ("<TEXT>a <![CDATA[ no end, <!-- but this --> b</TEXT>", "", "a <![CDATA[ no end, b"),
+        ("", "", ""),
+    ],
+)  # fmt: skip
+def test_fields(body, title, text):
+    assert one(body) == Document("X-1", title, text)
+
+
+@pytest.mark.parametrize(
+    ("number", "docno"),
+    [
+        ("<DOCNO>\n A-1\t</DOCNO>", "A-1"),
+        ("<DOCID>A-2</DOCID>", "A-2"),
+        ("<DOCID>A-2</DOCID><DOCNO>A-1</DOCNO>", "A-1"),
+        ("<DOCNO> </DOCNO><DOCID>A-2</DOCID>", "A-2"),
+        ("<docno><![CDATA[A&1]]></docno>", "A&1"),
+        ("<DOCNO type='x'><B>A-1</B></DOCNO>", "A-1"),
+        ("<DOCNO>A-1\n<TITLE>t</TITLE>", "A-1"),
+        ("<DOCNO>A- 1</DOCNO>", "A-1"),
+        ("<DOCNO>&#65;-1</DOCNO>", "A-1"),
+    ],
+)
+def test_numbers(number, docno):
+    assert one("<TEXT>x</TEXT>", number).docno == docno
+
+
+def test_xml_with_a_root():
+    xml = """<?xml version="1.0" encoding="UTF-8"?>
+    <!DOCTYPE docs [ <!ENTITY x "y"> ]>
+    <!-- a comment -->
+    <docs date="1994">
+      <doc id="1"><docno>A-1</docno><title>Zürich</title><text><p>a</p></text></doc>
+      <!-- another -->
+      <doc><docno>A-2</docno><body>b</body></doc>
+    </docs>
+    """
+    assert parse(xml) == [Document("A-1", "Zürich", "a"), Document("A-2", "", "b")]
+
+
+def test_efe():
+    (document,) = parse(
+        "<DOC>\n<DOCNO>EFE19940101-00001</DOCNO>\n<DOCID>EFE19940101-00001</DOCID>\n<DATE>19940101</DATE>\n"
+        "<TIME>00.28</TIME>\n<SCATE>VAR</SCATE>\n<FICHEROS>94F.JPG</FICHEROS>\n<DESTINO>ICX EXG</DESTINO>\n"
+        "<CATEGORY>VARIOS</CATEGORY>\n<CLAVE>DP2403</CLAVE>\n<NUM>100</NUM>\n<PRIORIDAD>U</PRIORIDAD>\n"
+        "<TITLE>UN TITULAR</TITLE>\n<TEXT>El texto. </TEXT>\n</DOC>\n"
+    )
+    assert document == Document("EFE19940101-00001", "UN TITULAR", "El texto.")
+
+
+def test_names_that_begin_like_a_document():
+    assert parse("<DOCS><DOC><DOCNO>1</DOCNO><DOCTYPE>x</DOCTYPE></DOC></DOCS>") == [Document("1", "", "x")]
+
+
+# --------------------------------------------------------------------------------------------------------- encodings
+
+
+def article(docno, text):
+    return f"<DOC>\n<DOCNO>{docno}</DOCNO>\n<TEXT>{text}</TEXT>\n</DOC>\n"
+
+
+UMLAUTS = "Größe façade Ølgod"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be"])
+def test_encodings_that_are_not_declared(encoding):
+    content = (article("1", UMLAUTS) + article("2", "ASCII")).encode(encoding)
+    assert [document.text for document in parse(content)] == [UMLAUTS, "ASCII"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ISO-8859-1", "windows-1252", "cp1252", "iso-8859-15", "utf-16"])
+def test_encodings_that_are_declared(encoding):
+    content = f'<?xml version="1.0" encoding="{encoding}"?>\n<docs>{article("1", UMLAUTS)}</docs>'
+    assert parse(content.encode(encoding))[0].text == UMLAUTS
+
+
+def test_declared_cyrillic():
+    content = f"<?xml version='1.0' encoding='KOI8-R'?>{article('1', 'Известия')}"
+    assert parse(content.encode("koi8-r"))[0].text == "Известия"
+
+
+@pytest.mark.parametrize(
+    ("docno", "text", "encoding"),
+    [
+        ("LA010194-0001", "“quotes” – €", "cp1252"),
+        ("IZV950106-00025", "Известия", "cp1251"),
+        ("SEGA20020101-001", "Сега", "cp1251"),
+        ("MH20020101-001", "Magyar Hírlap: őű", "cp1250"),
+    ],
+)
+def test_eight_bits_without_a_declaration(docno, text, encoding):
+    assert parse(article(docno, text).encode(encoding)) == [Document(docno, "", text)]
+
+
+def test_bytes_that_windows_1252_does_not_have():
+    content = article("1", "é\x81").encode("latin-1")
+    assert parse(content)[0].text == "é\x81"
+    declared = b'<?xml version="1.0" encoding="iso-8859-1"?>' + content
+    assert parse(declared)[0].text == "é\x81"
+
+
+def test_several_encodings_in_a_file():
+    problems = Problems()
+    content = (
+        article("1", UMLAUTS).encode()
+        + article("2", UMLAUTS).encode("latin-1")
+        + article("3", "ASCII").encode()
+        + article("4", UMLAUTS).encode().replace(b"fa\xc3\xa7ade", b"fa\xe7ade")
+    )  # fmt: skip
+    assert [document.text for document in parse(content, problems)] == [UMLAUTS, UMLAUTS, "ASCII", UMLAUTS]
+    assert problems.counts == {"files with several encodings": 1}
+    place = content.index(b"\n<DOCNO>2")
+    assert problems.messages == [f"file.sgml, byte {place}: 2 documents are not in UTF-8 as the others are"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "utf-16", "zlib", "rot13", "unicode_escape", "punycode", "utf-7"])
+def test_wrong_declarations(encoding):
+    problems = Problems()
+    content = f'<?xml version="1.0" encoding="{encoding}"?>{article("1", UMLAUTS)}'.encode("latin-1")
+    assert parse(content, problems) == [Document("1", "", UMLAUTS)]
+    assert f"file.sgml, byte 0: the encoding {encoding} is unknown, or not that of the file" in problems.messages
+    problems = Problems()
+    content = f'<?xml version="1.0" encoding="UTF-8"?>{article("1", UMLAUTS)}'.encode("latin-1")
+    assert parse(content, problems) == [Document("1", "", UMLAUTS)]
+    assert problems.counts == {"files with several encodings": 1}
+
+
+def test_a_declaration_in_small_chunks(monkeypatch):
+    monkeypatch.setattr(reader, "_CHUNK", 3)
+    content = f"<?xml version='1.0' encoding='KOI8-R'?>{article('1', 'Известия')}"
+    assert parse(content.encode("koi8-r"))[0].text == "Известия"
+    assert parse(article("1", UMLAUTS).encode("utf-16"))[0].text == UMLAUTS
+
+
+# ------------------------------------------------------------------------------------------------------------ damage
+
+
+def check(content, documents, *messages, kind=None):
+    problems = Problems()
+    assert [tuple(document) for document in parse(content, problems)] == documents
+    assert problems.messages == [f"file.sgml, {message}" for message in messages]
+    if kind:
+        assert list(problems.counts) == [kind]
+
+
+def test_a_document_that_never_ends():
+    check(
+        "<DOC><DOCNO>1</DOCNO>a<DOC><DOCNO>2</DOCNO>b</DOC>",
+        [("1", "", "a"), ("2", "", "b")],
+        "byte 5: document 1 does not end before the next one begins",
+        kind="documents without an end",
+    )
+
+
+def test_a_document_that_never_begins():
+    check(
+        "<DOC><DOCNO>1</DOCNO>a</DOC>\n<DOCNO>2</DOCNO>b</DOC><DOC><DOCNO>3</DOCNO>c</DOC>",
+        [("1", "", "a"), ("2", "", "b"), ("3", "", "c")],
+        "byte 28: document 2 has no <DOC> before it",
+        kind="documents without a beginning",
+    )
+
+
+def test_tags_between_two_documents_are_missing():
+    check(
+        "<DOC><DOCNO>1</DOCNO>a\n<DOCNO>2</DOCNO>b</DOC>",
+        [("1", "", "a"), ("2", "", "b")],
+        "byte 5: document 1 does not end before the next one begins",
+        "byte 23: document 2 has no <DOC> before it",
+    )
+
+
+@pytest.mark.parametrize("number", ["", "<DOCNO></DOCNO>", "<DOCNO>\n</DOCNO><DOCID> </DOCID>"])
+def test_a_document_without_a_number(number):
+    check(
+        f"<DOC>{number}<P>lost</P></DOC><DOC><DOCNO>2</DOCNO>b</DOC>",
+        [("2", "", "b")],
+        f"byte 5: a document without DOCNO and DOCID: {(number + '<P>lost</P>')[:40]!r}",
+        kind="documents without a number",
+    )
+
+
+def test_text_between_documents():
+    check(
+        "<DOC><DOCNO>1</DOCNO>a</DOC>\n<P>\n some junk </DOC>\n\x1a<DOC><DOCNO>2</DOCNO>b</DOC>\0\n\x1a",
+        [("1", "", "a"), ("2", "", "b")],
+        "byte 28: 16 bytes outside documents: 'somejunk'",
+        kind="texts outside documents",
+    )
+
+
+def test_nul_bytes_and_other_control_characters():
+    check(
+        "<DOC><DOCNO>1\0</DOCNO>a\0\0b\x07c</DOC>",
+        [("1", "", "a b c")],
+        "byte 5: 3 NUL bytes in a document",
+        kind="documents with NUL bytes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        ("", ""),
+        ("<TEXT>some te", "some te"),
+        ("<TEXT>some</TE", "some"),
+        ("<TEXT>some</TEXT>\n</DOC", "some"),
+        ("<TEXT>some<", "some"),
+    ],
+)
+def test_a_file_that_breaks_off(end, text):
+    check(
+        f"<DOC><DOCNO>1</DOCNO>{end}",
+        [("1", "", text)],
+        "byte 5: document 1 does not end before the file ends",
+        kind="documents without an end",
+    )
+
+
+@pytest.mark.parametrize(
+    "end", ["<DOC><DOCNO>LA010", "<DOC><DOCNO>LA010194-0001</DOC", "<DOC><DOCN", "<DOC>", "<DOC><DOCNO"]
+)
+def test_a_file_that_breaks_off_in_a_number(end):
+    problems = Problems()
+    assert [document.docno for document in parse(f"<DOC><DOCNO>1</DOCNO>a</DOC>{end}", problems)] == ["1"]
+    assert len(problems) == 1
+
+
+def test_a_document_that_is_too_long(monkeypatch):
+    monkeypatch.setattr(reader, "_LARGEST", 5000)
+    monkeypatch.setattr(reader, "_CHUNK", 100)
+    check(
+        f"<DOC><DOCNO>1</DOCNO>{'x' * 6000}</DOC><DOC><DOCNO>2</DOCNO>{'y' * 4900}</DOC>",
+        [("2", "", "y" * 4900)],
+        "byte 5: 6,016 bytes without an end of a document",
+        kind="documents of more than 64 MB",
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"text", b"\0" * 100, b"%PDF-1.4\n\xff\xfe", b"\xff\xfe", b"</DOC>", b"<", b"<!"]
+)
+def test_a_file_of_something_else(content):
+    problems = Problems()
+    assert parse(content, problems) == []
+    assert problems.counts["files without documents"] == 1
+
+
+def test_a_truncated_archive_gives_what_comes_before(tmp_path):
+    whole = gzip.compress("".join(article(str(i), os.urandom(300).hex()) for i in range(5000)).encode())
+    path = tmp_path / "news.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    problems = Problems()
+    found = [d.docno for member in members(path) for d in read_documents(member.stream, "news.gz", problems)]
+    assert found == [str(i) for i in range(len(found))] and 2300 < len(found) < 2600
+    assert problems.counts == {"damaged archives": 1, "documents without an end": 1}
+
+
+# --------------------------------------------------------------------------------------------------- chunks and memory
+
+EVERYTHING = (
+    LAT
+    + "<DOC id='x'>"
+    + article("2", UMLAUTS)
+    + "junk<DOC><P>no number</P></DOC><DOCNO>3</DOCNO>c<DOCNO>4</DOCNO><![CDATA[d]]></DOC><doc\n>"
+    + "<DOCNO>5</DOCNO>e<TEX"
+).encode()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 64, 1000])
+def test_the_size_of_chunks_makes_no_difference(size, monkeypatch):
+    whole, parts = Problems(), Problems()
+    expected = parse(EVERYTHING, whole)
+    assert [document.docno for document in expected] == ["LA010194-0001", "2", "3", "4", "5"]
+    monkeypatch.setattr(reader, "_CHUNK", size)
+    monkeypatch.setattr(reader, "_HEAD", 1)
+    assert parse(EVERYTHING, parts) == expected and parts == whole
+
+
+class Endless(io.RawIOBase):
+    """So many copies of some bytes."""
+
+    def __init__(self, content, copies):
+        self._content, self._left = content, copies
+
+    def read(self, size=-1):
+        self._left -= 1
+        return self._content if self._left >= 0 else b""
+
+
+def peak(content, copies):
+    tracemalloc.start()
+    try:
+        problems = Problems()
+        n = sum(1 for _ in read_documents(Endless(content, copies), "x", problems))
+        return n, tracemalloc.get_traced_memory()[1], problems
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_file():
+    content = b"".join(article(f"D{i}", "some words of a text " * 20).encode() for i in range(100))
+    few, less, _ = peak(content, 5)
+    many, more, problems = peak(content, 60)
+    assert (few, many) == (500, 6000) and not problems
+    assert more < 1.2 * less + 100_000
+
+
+@pytest.mark.parametrize(
+    "content", [b"x" * 10000, b"<DOC>" + b"y" * 9995, b"<DOCNO>" * 1000, b"<!--" * 2500, b"\xff\xfe" + b"<" * 9998]
+)
+def test_memory_is_bounded_whatever_the_bytes(content, monkeypatch):
+    monkeypatch.setattr(reader, "_LARGEST", 200_000)
+    _, used, problems = peak(content, 200)
+    assert used < 3_000_000 and problems
+
+
+@pytest.mark.parametrize(
+    "inside", ["<!--", "<![CDATA[", "<a", "<a ", "<DATE>", "</TEXT", "&#9", "<TEXT>", "<![CDATA[<!--", "<KW><TI>", "< "]
+)
+def test_time_is_linear_in_the_document(inside):
+    text = inside * (1_000_000 // len(inside))
+    (document,) = parse(f"<DOC><DOCNO>1</DOCNO>{text}</DOC>", Problems())
+    assert document.docno == "1"
+
+
+# -------------------------------------------------------------------------------------------------------------- fuzz
+
+PIECES = st.sampled_from(
+    [
+        *(
+            b"<DOC>",
+            b"</DOC>",
+            b"<DOCNO>",
+            b"</DOCNO>",
+            b"A-1",
+            b"<DOCID>",
+            b"<TEXT>",
+            b"</TEXT>",
+            b"<KW>",
+            b"<!--",
+            b"-->",
+        ),
+        *(b"<![CDATA[", b"]]>", b"<", b">", b"/>", b"&amp;", b"&#", b"\0", b"\xff", b"\xc3", b"\xc3\xa9", b"\xff\xfe"),
+        *(b"\xef\xbb\xbf", b" ", b"word", b"\n", b'<?xml version="1.0" encoding="utf-8"?>'),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.lists(PIECES, max_size=40).map(b"".join)), st.integers(1, 50))
+def test_any_bytes_are_read_without_an_error(content, size):
+    problems = Problems()
+    documents = parse(content, problems)
+    assert all(document.docno and document.docno == "".join(document.docno.split()) for document in documents)
+    assert documents or problems
+    whole, parts = Problems(), Problems()
+    documents = parse(b"<DOC>" + content, whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_CHUNK", size)
+        patch.setattr(reader, "_HEAD", 1)
+        assert parse(b"<DOC>" + content, parts) == documents and parts == whole
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(2, len(EVERYTHING) - 1), st.integers(0, 255)), max_size=30))
+def test_changed_bytes_cost_no_other_document(changes):
+    """But the first two may say that the file is in UTF-16."""
+    changed = bytearray(EVERYTHING)
+    for place, byte in changes:
+        changed[place] = byte
+    after = article("last", "a text of its own")
+    documents = parse(bytes(changed) + b"</DOC>" + after.encode(), Problems())
+    assert documents[-1] == Document("last", "", "a text of its own")

@@ -1,0 +1,304 @@
+"""Topics and judgments of CLEF: published files, and small ones in every form."""
+
+import gzip
+import io
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
+from pyterrier_mart.datasets.clef.topics import Topic, is_topic, language_of_name, read_topics, topic_number
+from pyterrier_mart.datasets.problems import Problems
+
+DATA = Path(__file__).parents[2] / "shared/data"
+published = pytest.mark.skipif(not DATA.exists() and "CI" not in os.environ, reason="needs the shared data")
+
+
+def topics(content, name="topics.xml", language=None):
+    """The topics of a file, and the problems with it."""
+    problems = Problems()
+    data = content if isinstance(content, bytes) else content.encode()
+    return list(read_topics(io.BytesIO(data), name, problems, language)), problems.messages
+
+
+def judgments(content):
+    problems = Problems()
+    return list(read_qrels(io.BytesIO(content), "qrels.txt", problems)), problems.messages
+
+
+# -------------------------------------------------------------------------------------------------- numbers, languages
+
+
+@pytest.mark.parametrize("text", ["C041", "41", "41-AH", "10.2452/41-AH", " C41 ", "c041", "041", "41-ah"])
+def test_numbers(text):
+    assert topic_number(text) == "41"
+
+
+@pytest.mark.parametrize("text", ["", "C", "GC026", "41-GC", "0", "C000", "41 42", "-41", "41.5", "x" * 200, "٤١"])
+def test_numbers_of_something_else(text):
+    with pytest.raises(ValueError, match="is not the number of a topic"):
+        topic_number(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("topics.so.tsv", "so"),
+        ("clef/queries_sw.tsv", "sw"),
+        ("Top-en03.txt", "en"),
+        ("somali.tsv", "so"),
+        ("a.zip/Topics/2003/Top-fre.txt", "fr"),
+        ("topics/de/2003.txt", "de"),
+        ("topics.so-en.tsv", None),
+        ("de/topics.xml", "de"),
+        ("de/clef/topics.xml", None),
+        ("topics.xml", None),
+    ],
+)
+def test_languages_of_names(name, language):
+    assert language_of_name(name) == language
+
+
+# ----------------------------------------------------------------------------------------------------- published files
+
+
+@published
+@pytest.mark.parametrize("path", sorted((DATA / "clef-adhoc-sample").glob("*.xml")), ids=lambda path: path.name)
+def test_published_xml(path):
+    numbers = {
+        "de": "41 42 43", "es": "41 42 43", "nl": "41 42 43", "it": "41 42 44", "fr": "251 252 253",
+        "bg": "251 252 253", "hu": "251 252 253", "pt": "251 252 253", "fi": "92 94 95", "sv": "91 92 93",
+        "ru": "143 147 148", "fa": "551 552 553",
+    }  # fmt: skip
+    with open(path, "rb") as stream:
+        problems = Problems()
+        found = list(read_topics(stream, path.name, problems))
+    language = path.name.split(".")[1]
+    assert [topic.number for topic in found] == numbers[language].split()
+    assert not problems and {topic.language for topic in found} == {language}
+    assert all(topic.title and topic.description and topic.narrative for topic in found)
+    assert not any(character in "".join(topic) for topic in found for character in "<>\n\ufffd")
+
+
+@published
+def test_a_published_topic():
+    found, _ = topics((DATA / "clef-adhoc-sample/topics.de.xml").read_bytes(), "topics.de.xml")
+    assert found[1][:4] == ("42", "de", "UN/US-Invasion Haitis", "UNO/USA entsenden Truppen nach Haiti.")
+
+
+@published
+def test_published_tsv():
+    found, problems = topics((DATA / "clef06fr/topics.en.tsv").read_bytes(), "topics.en.tsv")
+    assert len(found) == 49 and not problems
+    assert [topic.number for topic in found] == [str(n) for n in range(301, 351) if n != 332]
+    assert found[0] == Topic("301", "en", "Nestlé Brands")
+
+
+@published
+def test_published_judgments():
+    found, problems = judgments(gzip.decompress((DATA / "clef06fr/qrels.fr.txt.gz").read_bytes()))
+    assert len(found) == 17882 and sum(label for _, _, label in found) == 2148 and not problems
+    assert found[0] == Judgment("301", "ATS.940106.0082", 0)
+    assert len({number for number, _, _ in found}) == 49
+
+
+# ------------------------------------------------------------------------------------------------------------- markup
+
+SGML = """\
+<top>
+<num> C901 </num>
+<EN-title> Lost & Found </EN-title>
+<EN-desc> Find reports about
+umbrellas &amp; hats. </EN-desc>
+<EN-narr> A &lt;b&gt; is x < y. </EN-narr>
+</top>
+
+<TOP>
+<NUM>C902</NUM>
+<en-TITLE>Tea
+<en-DESC>Is it raining?
+</TOP>
+"""
+
+
+def test_sgml_without_a_root():
+    found, problems = topics(SGML)
+    assert not problems
+    assert found == [
+        Topic("901", "en", "Lost & Found", "Find reports about umbrellas & hats.", "A <b> is x < y."),
+        Topic("902", "en", "Tea", "Is it raining?"),
+    ]
+
+
+def test_topics_of_trec():
+    found, problems = topics(
+        "<top>\n<num> Number: 401\n<title> Topic: foreign minorities\n\n<desc> Description:\nWhat languages?\n\n"
+        "<narr> Narrative:\nNone.\n</top>\n<top>\n<num> Number: 402\n<title> genetics\n",
+        language="eng",
+    )
+    assert not problems
+    assert found == [
+        Topic("401", "en", "foreign minorities", "What languages?", "None."),
+        Topic("402", "en", "genetics"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("opening", "name", "expected"),
+    [
+        ('<topics><topic lang="fr">', "topics.de.xml", "fr"),
+        ('<topics lang="fra"><topic>', "topics.de.xml", "fr"),
+        ("<topics><topic xml:lang='fr' n='1'>", "x.xml", "fr"),
+        ("<topics><topic>", "topics.de.xml", "de"),
+    ],
+)
+def test_xml_says_its_language(opening, name, expected):
+    body = (
+        "<identifier>10.2452/451-AH</identifier><title><![CDATA[R&D <1>]]></title><description/>"
+        "<narrative>&#233;t&eacute;</narrative>"
+    )
+    found, problems = topics(f"<?xml version='1.0'?>\n{opening}{body}</topic></topics>", name)
+    assert found == [Topic("451", expected, "R&D <1>", "", "été")] and not problems
+
+
+def test_several_languages_in_a_topic():
+    found, _ = topics("<top><num>C1</num><EN-title>tea</EN-title><DE-title>Tee</DE-title></top>")
+    assert found == [Topic("1", "en", "tea"), Topic("1", "de", "Tee")]
+    found, _ = topics('<topic><num>1</num><title lang="en">tea</title><title lang="ja">茶</title></topic>')
+    assert found == [Topic("1", "en", "tea"), Topic("1", "ja", "茶")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "<top><num>C1</num><FR-title>Œuvre à Nîmes</FR-title></top>".encode("windows-1252"),
+        "<top><num>C1</num><FR-title>Œuvre à Nîmes</FR-title></top>".encode(),
+        "<top><num>C1</num><FR-title>Œuvre à Nîmes</FR-title></top>".encode("utf-8-sig"),
+        "<top><num>C1</num><FR-title>Œuvre à Nîmes</FR-title></top>".encode("utf-16"),
+        "<?xml version='1.0' encoding='iso-8859-15'?><top><num>C1</num><FR-title>Œuvre à Nîmes</FR-title></top>".encode(
+            "iso-8859-15"
+        ),
+    ],
+    ids=["windows-1252", "utf-8", "bom", "utf-16", "declared"],
+)
+def test_encodings(data):
+    assert topics(data)[0] == [Topic("1", "fr", "Œuvre à Nîmes")]
+
+
+@pytest.mark.parametrize("name", ["punycode", "unicode_escape", "hex", "idna", "utf-16", "undefined", "none-such"])
+def test_encodings_that_are_none(name):
+    content = f"<?xml version='1.0' encoding='{name}'?><top><num>C1</num><FR-title>Été \\x41</FR-title></top>"
+    assert topics(content)[0] == [Topic("1", "fr", "Été \\x41")]
+
+
+def test_the_language_must_be_known():
+    with pytest.raises(ValueError, match=r"^queries\.xml: the language of the topics is unknown.*topics\.so\.tsv"):
+        topics("<topic><num>1</num><title>x</title></topic>", "queries.xml")
+    with pytest.raises(ValueError, match="the language of the topics is unknown"):
+        topics("1\tx\n", "queries.tsv")
+
+
+def test_damaged_topics_are_reported_and_the_others_read():
+    content = (
+        "<top>\n<num>GC1</num>\n<EN-title>a</EN-title>\n</top>\n"
+        "<top>\n<EN-title>b</EN-title>\n</top>\n"
+        "<top>\n<num>C3</num>\n<EN-desc>c</EN-desc>\n</top>\n"
+        "<top>\n<num>C4</num>\n</top>\n"
+        "<top>\n<num>C5</num>\n<EN-title>never ends\n"
+        "<top>\n<num>C6</num>\n<EN-title>f</EN-title>"
+    )
+    found, problems = topics(content, "a.txt")
+    assert found == [Topic("5", "en", "never ends"), Topic("6", "en", "f")]
+    assert problems == [
+        "a.txt, line 1: 'GC1' is not the number of a topic: expected one such as C141 or 141-AH",
+        "a.txt, line 5: a topic without a number",
+        "a.txt, line 8: topic 3 has no title",
+        "a.txt, line 12: topic 4 has no title",
+    ]
+
+
+def test_tab_separated_topics():
+    content = (
+        "\ufeffqid\ttitle\r\nC041\tCunto carruur\twarbixin\tall\r\n\n42-AH\tbiyo  badan\n"
+        "x\ty\n43\n44\t\n45\ta\tb\tc\td\n"
+    )
+    found, problems = topics(content, "topics.so.tsv")
+    assert found == [Topic("41", "so", "Cunto carruur", "warbixin", "all"), Topic("42", "so", "biyo badan")]
+    assert [message.partition(":")[0] for message in problems] == [f"topics.so.tsv, line {n}" for n in (5, 6, 7, 8)]
+    assert "'x' is not the number" in problems[0] and "found '43'" in problems[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<top>", "</top>", "<num>", "</num>", "<EN-title>", "<DE-title", "<title>", "</", "<![CDATA[", "]]>",
+             "&#1;", "&#xFFFFFF;", "C1", "12", "\t", "\n", "<topics lang='", "<topic lang=\"en\">", "\x00", "é", "text"]
+        ),
+        max_size=30,
+    ),
+    st.binary(max_size=20),
+)  # fmt: skip
+def test_nothing_raises_but_for_the_language(parts, junk):
+    found, _ = topics("".join(parts).encode() + junk, "topics.en.txt")
+    assert all(topic_number(topic.number) == topic.number and topic.title for topic in found)
+
+
+def test_a_file_of_gigabytes_is_no_topic_file(monkeypatch):
+    monkeypatch.setattr("pyterrier_mart.datasets.clef.topics._LONGEST", 1000)
+    with pytest.raises(ValueError, match=r"^big\.xml: larger than"):
+        topics("<top>" + " " * 1000, "big.xml")
+
+
+# ----------------------------------------------------------------------------------------------------------- judgments
+
+
+def test_judgments_in_every_spelling():
+    found, problems = judgments(b"\xef\xbb\xbf41-AH 0 A.1 1\r\nC041\tQ0\tA.2\t0\n10.2452/42-AH   0 B 2\n\n42 0 C -1")
+    assert not problems
+    assert found == [("41", "A.1", 1), ("41", "A.2", 0), ("42", "B", 2), ("42", "C", -1)]
+
+
+def test_damaged_judgments_are_reported_and_the_others_read():
+    long = b"41 0 " + b"x" * 10_000 + b" 1\n"
+    content = b"41 0 A 1\n41 0 A\n41 0 A yes\n41 0 A 1_0\nGC1 0 A 1\n" + long + b"\xff\xfe 0\n42 0 B 1\n"
+    found, problems = judgments(content)
+    assert found == [("41", "A", 1), ("42", "B", 1)]
+    assert [message.partition(":")[0] for message in problems] == [f"qrels.txt, line {n}" for n in range(2, 8)]
+    assert problems[0] == "qrels.txt, line 2: expected 'topic 0 docno label', found '41 0 A'"
+    assert max(map(len, problems)) < 200
+
+
+def test_the_higher_of_two_labels_counts():
+    problems = Problems()
+    pooled = Judgments(problems)
+    for number, docno, label, file in (
+        ("41", "A", 1, "a"), ("41", "B", 0, "a"), ("41", "A", 1, "b"), ("41", "B", 1, "b"), ("41", "A", 0, "c"),
+        ("42", "A", 0, "c"),
+    ):  # fmt: skip
+        pooled.add(Judgment(number, docno, label), file)
+    assert list(pooled) == [("41", "A", 1), ("41", "B", 1), ("42", "A", 0)] and pooled.repeated == 1
+    assert problems.messages == [
+        "b, topic 41: B has label 1, but 0 in a: the higher one counts",
+        "c, topic 41: A has label 0, but 1 in a: the higher one counts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "judged", "asked"),
+    [
+        ("41-AH 0 LA010194-0001 1", True, False),
+        ("C041\tQ0\tLA010194-0001\t0", True, True),  # what it is, is asked first
+        ("41 Q0 LA010194-0001 1 0.5 run", False, False),
+        ("41\tbaby food", False, True),
+        ("qid\tquery", False, True),
+        ("41\t", False, False),
+        ("one two three four", False, False),
+        ("", False, False),
+    ],
+)
+def test_first_lines(line, judged, asked):
+    assert is_judgment(line) == judged and is_topic(line) == asked

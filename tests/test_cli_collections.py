@@ -1,0 +1,169 @@
+"""The commands that set up collections."""
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from clef_collection import write
+from commands import run_command
+
+from pyterrier_mart.datasets import CLEF, homes
+from pyterrier_mart.datasets.clef import catalogue, dataset
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "home"))
+    for variable in ("PYTERRIER_MART_CACHE", "CLEF_HOME", "CIRAL_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return lambda *args: run_command(monkeypatch, capfd, *args)
+
+
+def rows(text):
+    """The cells of the tables' rows."""
+    return [[cell.strip() for cell in re.split("[│|]", line)[1:-1]] for line in text.splitlines() if "│" in line]
+
+
+# ---------------------------------------------------------------------------------------------------------------- CLEF
+
+
+def test_setup_and_info(run, tmp_path):
+    write(tmp_path / "clef", hostile=True)
+    (tmp_path / "clef/more.qrels").write_text("41 0 GH950102-777777 0\n")
+    code, text, messages = run("clef", "setup", tmp_path / "clef")
+    assert code == 0, messages
+    assert "building lat94.store" in messages
+    table = rows(text)
+    assert ["lat94", "Los Angeles Times 94", "43", "113,005", "40", "0"] in table
+    assert ["spiegel", "Der Spiegel 94/95", "10", "13,979", "10", "0"] in table
+    assert ["gh95", "Glasgow Herald 95", "5", "56,472", "2", "1"] in table
+    assert ["German (de)", "15", "41-46, 141-146, 198-200"] in table
+    assert ["Somali (so)", "12", "41-46, 141-146"] in table
+    assert ["mart:clef/de-en", "12", "246", ""] in table and ["mart:clef/en-de", "12", "", ""] in table
+    assert ["mart:clef/so-en", "12", "151", ""] in table
+    assert ["mart:clef/en-es", "0", ""] in [row[:3] for row in table]
+    assert "documents of efe94, efe95; judgments" in " ".join(row[-1] for row in table)
+    assert "not there: lemonde94, lemonde95, atsfr94, atsfr95, lastampa94" in text
+    assert "3 hold no documents, topics or judgments" in text
+    for found in ("RelAssess/damaged.txt, line 3", "broken.sgml, byte", "topics.so.tsv", "LA010194-0000: another text"):
+        assert found in text
+    again = run("clef", "info")
+    assert again[:2] == (0, text) and "building" not in again[2]
+    assert len(CLEF("de", "en").documents()) == 43 and len(CLEF("en", "de").get_topics()) == 12
+
+
+def test_setup_without_documents(run, tmp_path):
+    write(tmp_path / "clef")
+    code, text, messages = run("clef", "setup", tmp_path / "clef", "--no-documents")
+    assert code == 0 and "building" not in messages
+    assert ["lat94", "Los Angeles Times 94", "40", "113,005", "40", ""] in rows(text)
+    assert not list(homes.stores("clef").rglob("*.store"))
+
+
+def test_setup_in_another_folder(run, tmp_path, monkeypatch):
+    write(tmp_path / "clef", documents=12, topics=3)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEF_HOME", str(tmp_path / "other"))
+    code, _, messages = run("clef", "setup", "clef", "--no-documents")
+    assert code == 0 and f"CLEF_HOME is {tmp_path / 'other'}, which counts more" in messages
+    assert run("clef", "info")[2].startswith(f"error: CLEF_HOME is {tmp_path / 'other'}, which is not there")
+    monkeypatch.delenv("CLEF_HOME")
+    assert run("clef", "info")[0] == 0
+
+
+def test_errors_are_sentences(run, tmp_path):
+    code, text, messages = run("clef", "info")
+    assert (code, text) == (1, "")
+    assert messages.startswith(
+        "error: the folder of the CLEF collection is not known: run 'pyterrier-mart clef setup DIR'"
+    )
+    assert run("clef", "setup", tmp_path / "missing")[2] == f"error: {tmp_path / 'missing'} is not a folder\n"
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/sea.jpg").write_bytes(b"\xff\xd8\xff")
+    code, _, messages = run("clef", "setup", tmp_path / "photos")
+    assert code == 1 and "photos holds no CLEF data: 1 files were looked at (sea.jpg)." in messages
+    # What is no collection is not remembered.
+    assert run("clef", "info")[2].startswith("error: the folder of the CLEF collection is not known")
+
+
+def test_an_interrupted_setup_goes_on(run, tmp_path, monkeypatch):
+    write(tmp_path / "clef")
+    built = []
+    build = dataset.build_store
+
+    def interrupted(path, *args, **options):
+        if len(built) == 2:
+            raise KeyboardInterrupt
+        built.append(path)
+        return build(path, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "build_store", interrupted)
+        code, text, messages = run("clef", "setup", tmp_path / "clef")
+    assert code == 130 and messages.endswith("stopped\n") and text == ""
+    times = [path.stat().st_mtime_ns for path in built]
+    looked = []
+    look = catalogue._look_at
+    monkeypatch.setattr(catalogue, "_look_at", lambda *args: looked.append(args) or look(*args))
+    assert run("clef", "setup", tmp_path / "clef")[0] == 0
+    assert [path.stat().st_mtime_ns for path in built] == times and looked == []
+    assert len(list(homes.stores("clef").rglob("*.store"))) == 6
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+def test_a_killed_setup_goes_on(run, tmp_path):
+    root = tmp_path / "clef"
+    written = write(root, documents=20, topics=3)
+    article = "<DOC>\n<DOCNO> LA0201{}-{:04d} </DOCNO>\n<TEXT>\n{}\n</TEXT>\n</DOC>\n"
+    for part in range(30):
+        text = "".join(article.format(94, part * 1000 + i, "words " * 500) for i in range(400))
+        (root / f"la{part:02d}.gz").write_bytes(gzip.compress(text.encode(), 1))
+    command = [sys.executable, "-c", "from pyterrier_mart.cli import main; main()", "clef", "setup", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 50
+        while not list(homes.stores("clef").rglob("lat94.store.partial")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert list(homes.stores("clef").rglob("lat94.store.partial"))
+    code, text, _ = run("clef", "setup", root)
+    assert code == 0 and ["lat94", "Los Angeles Times 94", "12,020", "113,005", "12", "0"] in rows(text)
+    documents = CLEF("de", "en").documents()
+    assert len(set(documents)) == len(documents) == 12_020
+    assert written.documents["lat94"].keys() <= set(documents)
+
+
+# --------------------------------------------------------------------------------------------------------------- CIRAL
+
+
+def test_ciral(run, tmp_path):
+    (tmp_path / "ciral").mkdir()
+    passages = [{"docid": f"SITE#1#{i}", "title": "t", "text": f"warar {i}", "url": ""} for i in range(3)]
+    lines = "".join(json.dumps(passage) + "\n" for passage in passages)
+    (tmp_path / "ciral/somali.jsonl.gz").write_bytes(gzip.compress(lines.encode() + b"{damaged}\n"))
+    code, text, messages = run("ciral", "setup", tmp_path / "ciral")
+    assert code == 0, messages
+    assert [row[:3] for row in rows(text) if row[0] == "so"] == [["so", "1", "3"]]
+    assert "somali.jsonl" in text and "line 4" in text
+    code, text, _ = run("ciral", "info")
+    assert code == 0 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
+    assert ["so", "1", "3"] in [row[:3] for row in rows(text)]
+
+
+def test_ciral_without_passages(run, tmp_path):
+    code, text, messages = run("ciral", "info")
+    assert code == 1 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
+    assert "run 'pyterrier-mart ciral setup DIR', or set CIRAL_HOME to the folder" in messages
+    (tmp_path / "empty").mkdir()
+    code, _, messages = run("ciral", "setup", tmp_path / "empty")
+    assert code == 1 and "empty holds 0 other files; expected CIRAL's passages" in messages
