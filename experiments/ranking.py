@@ -1,124 +1,277 @@
-"""What the experiments with the re-ranker have in common: data, first stage, systems, options."""
+"""One pair of languages in the experiments with the re-ranker: its data, first stage and systems, and their options."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyterrier as pt
 
-from experiments import report
-from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
-from pyterrier_mart.datasets import XQuADR
-from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate, to_markdown
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart import (
+    BM25Index,
+    MARTReRanker,
+    SMTQueryTranslator,
+    TrainingOptions,
+    TranslationTable,
+    bm25_index,
+)
+from pyterrier_mart.datasets import MartDataset, XQuADR
+from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate
+from pyterrier_mart.mart.reranker import DEFAULT_ENCODER
 
-__all__ = ["Setting", "arguments", "write"]
+__all__ = ["DATA", "Deeper", "RestOf", "Setting", "System", "arguments", "encoder_of", "languages"]
+
+#: The collections, and what their documents are called in titles.
+DATA = {"clef": "CLEF", "xquad-r": "XQuAD-R sentences"}
+
+_ENCODERS = {"clef": DEFAULT_ENCODER, "xquad-r": "e5-small"}
+_RESULTS = 100  # documents of a run: what AP@100 looks at
+# The options that decide what a re-ranker learns; results made with others are refused.
+_LEARNING = (
+    "train_size", "depth", "negative_depth", "epochs", "patience", "learning_rate", "new_learning_rate", "batch_size",
+    "accumulation", "validation_depth", "validation_queries", "schedule", "freeze_layers", "mat_layers", "pooling",
+    "init", "bf16", "seed",
+)  # fmt: skip
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the options that all have."""
+def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all experiments have.
+
+    Args:
+        description: What the experiment is.
+        pairs: By name of the collection, the pairs it runs over if none are named.
+    """
+    usual = "; ".join(f"{data}: {' '.join(names)}" for data, names in pairs.items())
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", choices=["xquad-r"], default="xquad-r")
-    parser.add_argument("--pair", default="de-en", help="languages of the questions and of the sentences")
-    parser.add_argument("--encoder", default="e5-small")
-    parser.add_argument("--table", help="a translation table instead of the bundled one")
-    parser.add_argument("--folds", type=int, nargs="*", help="the folds to run, of 5 (all)")
-    parser.add_argument("--train-size", type=int, help="use so many training questions (all)")
-    parser.add_argument("--depth", type=int, default=100, help="documents to re-rank (100)")
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--patience", type=int, default=20)
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
-    parser.add_argument("--new-learning-rate", type=float, help="of the translation heads and the linear layer")
-    parser.add_argument("--batch-size", type=int, default=2)
-    parser.add_argument("--accumulation", type=int, default=8)
-    parser.add_argument("--validation-depth", type=int, default=100)
-    parser.add_argument("--validation-queries", type=int, help="validate on so many questions (all; 0: keep the last)")
-    parser.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
-    parser.add_argument("--freeze-layers", type=int, help="0: the embeddings keep their weights, n: and n layers")
-    parser.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
-    parser.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
-    parser.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--device")
-    parser.add_argument("--path", type=Path, help="keep runs here, and go on from there")
-    parser.add_argument("--name", help="write results/NAME.md and .json")
+    data = parser.add_argument_group("data")
+    data.add_argument("--data", choices=list(DATA), default="xquad-r", help="the collection (xquad-r)")
+    data.add_argument("--home", type=Path, metavar="DIR", help="the folder with the CLEF collection (CLEF_HOME)")
+    data.add_argument(
+        "--pairs", "--pair", nargs="+", metavar="PAIR", help=f"languages of topics and documents ({usual})"
+    )
+    data.add_argument("--folds", type=int, nargs="+", help="the folds to run, of 5 (all)")
+    data.add_argument(
+        "--table", nargs="+", default=[], metavar="[PAIR=]TABLE", help="translation tables instead of the bundled ones"
+    )
+    model = parser.add_argument_group("re-ranker")
+    usual = "; ".join(f"{data}: {name}" for data, name in _ENCODERS.items())
+    model.add_argument("--encoder", help=f"what the re-rankers start from ({usual})")
+    model.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
+    model.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
+    model.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
+    model.add_argument("--depth", type=int, default=_RESULTS, help="documents to re-rank (100)")
+    model.add_argument("--device", help="where to compute (the first GPU, or the CPU without one)")
+    training = parser.add_argument_group("training")
+    training.add_argument("--train-size", type=int, help="use so many training topics (all)")
+    training.add_argument("--negative-depth", type=int, default=500, help="draw negatives from so many documents (500)")
+    training.add_argument("--epochs", type=int, default=100)
+    training.add_argument("--patience", type=int, default=20)
+    training.add_argument("--learning-rate", type=float, default=2e-5)
+    training.add_argument("--new-learning-rate", type=float, help="of the translation heads and the linear layer")
+    training.add_argument("--batch-size", type=int, default=2)
+    training.add_argument("--accumulation", type=int, default=8)
+    training.add_argument("--validation-depth", type=int, default=100)
+    training.add_argument("--validation-queries", type=int, help="validate on so many (all; 0: keep the last epoch)")
+    training.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
+    training.add_argument("--freeze-layers", type=int, help="0: the embeddings keep their weights, n: and n layers")
+    training.add_argument("--bf16", action="store_true", help="train in bfloat16 (on a GPU)")
+    training.add_argument("--seed", type=int, default=42)
     return parser
 
 
+def encoder_of(args: argparse.Namespace) -> str:
+    """Returns the encoder that was named, or the usual one of the collection."""
+    return args.encoder or _ENCODERS[args.data]
+
+
+def languages(pair: str) -> tuple[str, str]:
+    """Returns the languages of topics and documents.
+
+    Raises:
+        ValueError: If the pair does not name two.
+    """
+    source, _, target = pair.partition("-")
+    if not (source.isalpha() and target.isalpha()) or source == target:
+        raise ValueError(f"--pairs: expected two languages such as de-en, found {pair!r}")
+    return source, target
+
+
+class System(NamedTuple):
+    """What is measured.
+
+    Attributes:
+        pipeline: A pipeline that is not trained, or a function that makes the one of a fold.
+        settings: What decides its results, as JSON values.
+    """
+
+    pipeline: pt.Transformer | Callable[[Fold], pt.Transformer]
+    settings: dict[str, Any]
+
+
 class Setting:
-    """Data and first stage of an experiment; makes systems."""
+    """A pair of languages: data and first stage. Makes systems and measures them.
 
-    def __init__(self, args: argparse.Namespace, stack: ExitStack):
-        self.args = args
-        source, target = args.pair.split("-")
-        self.data = XQuADR(source, target)
+    Args:
+        args: The options of :func:`arguments`, and ``path``, where indexes, runs and trainings are kept.
+        pair: Languages of the topics and of the documents.
+        stack: Ends what is temporary.
+
+    Raises:
+        ValueError: If the pair or a table is not as expected.
+        FileNotFoundError: If there is no table for the pair, or the collection is not there.
+    """
+
+    def __init__(self, args: argparse.Namespace, pair: str, stack: ExitStack):
+        self.args, self.pair = args, pair
+        self.languages = languages(pair)
+        self.table = _table(args.table, pair)
+        self.data: Any = _dataset(args, *self.languages)
         self.topics, self.qrels = self.data.get_topics(), self.data.get_qrels()
-        self.articles = self.data.articles()
-        self.table = TranslationTable.load(args.table or args.pair)
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        self.bm25 = bm25_index(self.data, Path(folder) / "index", progress=False).bm25(num_results=100)
-        self.first = SMTQueryTranslator(self.table) >> self.bm25
+        self.documents = len(self.data.documents())  # built now if need be, and not by every process
+        self.path: Path | None = args.path / pair if args.path is not None else None
+        self.index = self._index(_index_path(args.path, self.data, stack))
+        self.bm25 = self.index.bm25(num_results=_RESULTS)
+        self.smt = SMTQueryTranslator(self.table) >> self.bm25
 
-    def options(self, label: str, fold: Fold) -> TrainingOptions:
-        """Returns how to train."""
+    def _index(self, path: Path) -> BM25Index:
+        try:
+            return bm25_index(self.data, path)
+        except FileExistsError:  # another process, perhaps on another machine, was faster
+            return bm25_index(self.data, path)
+
+    def first(self) -> System:
+        """Returns query translation with the table and BM25, which the re-rankers start from."""
+        return System(self.smt, {"table": self.table.fingerprint})
+
+    def human(self) -> System:
+        """Returns the upper bound: human translations of the topics."""
+        return System(self.data.human_translation() >> self.bm25, {})
+
+    def ranker(self, label: str, fold: Fold, **options: Any) -> MARTReRanker:
+        """Returns an untrained re-ranker, which goes on where its training in the fold was interrupted.
+
+        Args:
+            label: The name of the system.
+            fold: The fold.
+            **options: Arguments of :class:`MARTReRanker` that differ from those of the command line.
+        """
         a = self.args
-        place = a.path / "training" / f"{label}-{fold.index}".replace(" ", "-") if a.path is not None else None
-        return TrainingOptions(
+        place = self.path / "training" / f"{label}-{fold.index}".replace(" ", "-") if self.path is not None else None
+        training = TrainingOptions(
             epochs=a.epochs, patience=a.patience, learning_rate=a.learning_rate,
             new_learning_rate=a.new_learning_rate, batch_size=a.batch_size, accumulation=a.accumulation,
-            validation_depth=a.validation_depth, validation_queries=a.validation_queries,
-            freeze_layers=a.freeze_layers,
-            seed=a.seed + fold.index, trainer={"lr_scheduler_type": a.schedule},
-            output_dir=place,
+            negative_depth=a.negative_depth, validation_depth=a.validation_depth,
+            validation_queries=a.validation_queries, freeze_layers=a.freeze_layers, seed=a.seed + fold.index,
+            trainer={"lr_scheduler_type": a.schedule, **({"bf16": True} if a.bf16 else {})}, output_dir=place,
         )  # fmt: skip
+        defaults: dict[str, Any] = {
+            "table": self.table, "mat_layers": tuple(a.mat_layers), "translation_init": a.init, "pooling": a.pooling,
+            "training": training, "positives_text": self.data, "device": a.device, "verbose": True,
+        }  # fmt: skip
+        return MARTReRanker(encoder_of(a), **{**defaults, **options})
 
-    def mart(self, label: str, **options: Any) -> Callable[[Fold], pt.Transformer]:
-        """Returns what makes the pipeline with a re-ranker for a fold; it goes on where it was interrupted."""
+    def pipeline(self, rank: MARTReRanker, fold: Fold) -> Any:
+        """Returns the pipeline around a re-ranker: candidates, their texts, the re-ranker, and what it left out."""
+        candidates: pt.Transformer = self.smt % self.args.depth
+        if self.args.negative_depth > self.args.depth:
+            deep = SMTQueryTranslator(self.table) >> self.index.bm25(num_results=self.args.negative_depth)
+            candidates = Deeper(candidates, deep, fold.train)
+        return candidates >> self.data.text_loader("text") >> rank >> RestOf(self.smt)
 
-        def make(fold: Fold) -> pt.Transformer:
-            defaults: dict[str, Any] = {
-                "table": self.table, "mat_layers": tuple(self.args.mat_layers), "translation_init": self.args.init,
-                "pooling": self.args.pooling,
-                "training": self.options(label, fold), "positives_text": self.data, "device": self.args.device,
-                "verbose": True,
-            }  # fmt: skip
-            rank = MARTReRanker(options.get("model", self.args.encoder), **{**defaults, **options})
-            texts = self.data.text_loader()
-            return self.first % self.args.depth >> texts >> rank >> RestOf(self.first)
+    def mart(self, label: str, **options: Any) -> System:
+        """Returns a system with a re-ranker that is trained in each fold.
 
-        return make
+        Args:
+            label: The name of the system.
+            **options: As in :meth:`ranker`.
+        """
+        table = options.get("table", self.table)
+        own = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+        settings = {
+            "encoder": Path(encoder_of(self.args)).name,
+            **{name: getattr(self.args, name) for name in _LEARNING},
+            **own,
+            "table": table.fingerprint,
+            "first_stage": self.table.fingerprint,
+        }
+        return System(lambda fold: self.pipeline(self.ranker(label, fold, **options), fold), settings)
 
-    def human(self) -> pt.Transformer:
-        """Returns the upper bound: human translations of the questions."""
-        return self.data.human_translation() >> self.bm25
-
-    def run(self, systems: Mapping[str, Any]) -> CrossValidation:
-        """Trains and tests systems."""
+    def run(self, systems: Mapping[str, System]) -> CrossValidation:
+        """Trains and tests systems; what is done already is read."""
         a = self.args
-        settings = {name: self.settings() for name in systems}
         return cross_validate(
-            systems, self.topics, self.qrels, groups=self.articles, path=a.path, only=a.folds or None,
-            train_size=a.train_size, seed=a.seed, settings=settings, verbose=True,
+            {name: system.pipeline for name, system in systems.items()}, self.topics, self.qrels,
+            groups=self.data.groups(), path=self.path, only=a.folds or None, train_size=a.train_size, seed=a.seed,
+            settings={name: system.settings for name, system in systems.items()}, verbose=True,
         )  # fmt: skip
 
-    def settings(self) -> dict[str, Any]:
-        """Returns the options, as JSON values."""
-        elsewhere = ("path", "name", "folds", "systems", "knowledge", "vectors")  # some are paths
-        kept = {name: value for name, value in vars(self.args).items() if name not in elsewhere}
-        return {**kept, "table": repr(self.table)}
+    def known_words(self, table: TranslationTable) -> float:
+        """Returns the share of the topics' words that a table knows."""
+        return table.coverage(word for query in self.topics["query"] for word in table.source.tokens(query))
+
+
+def _dataset(args: argparse.Namespace, source: str, target: str) -> MartDataset:
+    if args.data == "clef":
+        from pyterrier_mart.datasets.clef import CLEF
+
+        return CLEF(source, target, home=args.home)
+    return XQuADR(source, target)
+
+
+def _table(named: Collection[str], pair: str) -> TranslationTable:
+    """Returns the table of a pair: the one that was named for it or for all pairs, else the bundled one."""
+    path = pair
+    for entry in named:
+        of, found, rest = entry.rpartition("=")
+        if not found or of == pair:
+            path = rest
+    table = TranslationTable.load(path)
+    if table.languages != languages(pair):
+        raise ValueError(f"--table: expected a table for {pair}, found one for {'-'.join(table.languages)} at {path!r}")
+    return table
+
+
+def _index_path(path: Path | None, data: Any, stack: ExitStack) -> Path:
+    """Returns where the index is kept: pairs with the same documents share one."""
+    if path is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
+    return path / "index" / data.corpus_name.replace(":", "-").replace("/", "-")
+
+
+class Deeper(pt.Transformer):
+    """Looks for more documents for the topics of training: negatives are drawn from more than is re-ranked.
+
+    Args:
+        first: Finds the documents of all other topics.
+        deep: Finds those of the topics of training.
+        qids: The topics of training.
+    """
+
+    def __init__(self, first: pt.Transformer, deep: pt.Transformer, qids: Collection[str]):
+        self.first, self.deep, self.qids = first, deep, frozenset(qids)
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Finds them."""
+        trained = inp["qid"].isin(self.qids)
+        if trained.all() and len(inp):
+            return self.deep(inp)
+        if not trained.any():
+            return self.first(inp)
+        return pd.concat([self.deep(inp[trained]), self.first(inp[~trained])], ignore_index=True)
 
 
 class RestOf(pt.Transformer):
     """Adds the documents of a first stage that were not re-ranked below those that were.
 
     AP@100 of a re-ranked top 20 would otherwise lose what the first stage found below it.
+
+    Args:
+        first: The first stage.
     """
 
     def __init__(self, first: pt.Transformer):
@@ -130,29 +283,5 @@ class RestOf(pt.Transformer):
         if inp.empty:
             return inp[columns]
         topics = inp[["qid", "query"]].drop_duplicates("qid")
-        return (pt.Transformer.from_df(inp[columns]) ^ self.first)(topics)[columns]
-
-
-def write(
-    name: str,
-    title: str,
-    setting: Setting,
-    results: CrossValidation,
-    baseline: str,
-    notes: Sequence[tuple[str, str]] = (),
-) -> None:
-    """Prints the table of an experiment, and writes it with its settings to the results."""
-    table = results.experiment(baseline=baseline)
-    text = to_markdown(table, baseline=baseline)
-    tested = f"{len(results.topics)} test questions, folds {', '.join(str(fold.index) for fold in results.folds)} of 5"
-    print(f"{title}; {tested}\n\n{text}")
-    times = {}
-    if setting.args.path is not None:
-        for slug in sorted(setting.args.path.glob("*/fold-*.json")):
-            times[f"{slug.parent.name}/{slug.stem}"] = pd.read_json(slug, typ="series").get("seconds")
-    rows = json.loads(table.to_json(orient="records", double_precision=15))  # what is no number becomes null
-    each = results.per_query().pivot(index=["measure", "qid"], columns="name", values="value")
-    with atomic_file(report.RESULTS / f"{name}.queries.tsv") as tmp:
-        each[list(results.systems)].to_csv(tmp, sep="\t", float_format="%.6g")
-    data = {"table": rows, "seconds": times}
-    report.write(name, title, [("", f"{tested}, split by article.\n\n{text}"), *notes], setting.settings(), data)
+        merged: Any = (pt.Transformer.from_df(inp[columns]) ^ self.first)(topics)
+        return merged[columns]

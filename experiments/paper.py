@@ -1,0 +1,106 @@
+"""What the MART paper states about its settings, and its values, which come from a file.
+
+Huang et al. Mixed Attention Transformer for Leveraging Word-Level Knowledge to Neural Cross-Lingual Information
+Retrieval. CIKM 2021, https://doi.org/10.1145/3459637.3482452.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pyterrier_mart.datasets.clef.settings import PAPER_TOPICS
+
+__all__ = ["FORMAT", "FORWARD", "OTHER", "Stated", "Values", "read_values", "stated"]
+
+#: The pairs of Table 2: topics in a language of Europe, English documents.
+FORWARD = {
+    "clef": ("fr-en", "it-en", "de-en", "es-en"),
+    "xquad-r": ("de-en", "es-en", "ar-en", "tr-en"),  # XQuAD-R has no French and Italian
+}
+#: The pairs of Table 3: the other direction, and languages with few resources.
+OTHER = {
+    "clef": ("en-fr", "en-it", "en-de", "en-es", "so-en", "sw-en"),
+    "xquad-r": ("en-de", "en-es", "en-ar", "en-tr"),
+}
+
+#: How a file with values is written.
+FORMAT = """\
+--paper FILE prints values of the paper beside those measured. None are bundled: copy them from the paper into a file
+of tab-separated columns, the first line naming them. Systems have the names of the rows that are printed:
+
+    table   pair   system      measure  value
+    table2  xx-yy  SYSTEM ONE  AP@100   0.123
+    table2  xx-yy  SYSTEM ONE  P@10     0.123
+"""
+
+_COLUMNS = ["table", "pair", "system", "measure", "value"]
+#: By pair, system and measure.
+Values = Mapping[tuple[str, str, str], float]
+
+
+_ENGLISH_DOCUMENTS = 113_000  # "113k"
+
+
+class Stated(NamedTuple):
+    """What the paper's text states about a pair.
+
+    Attributes:
+        topics: How many topics it is measured on.
+        documents: How many documents there are, in round numbers.
+    """
+
+    topics: int
+    documents: int
+
+
+def stated(data: str, pair: str) -> Stated | None:
+    """Returns what the paper states about a pair, if it does: of those with English documents."""
+    source, _, target = pair.partition("-")
+    topics = PAPER_TOPICS.get((source, target)) if data == "clef" else None
+    return Stated(topics, _ENGLISH_DOCUMENTS) if topics is not None else None
+
+
+def read_values(path: Path, table: str) -> Values:
+    """Reads the values of one of the paper's tables.
+
+    Args:
+        path: A file in the format of :data:`FORMAT`.
+        table: Such as ``"table2"``.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If a line is malformed or a value is there twice; the message names file and line.
+    """
+    values: dict[tuple[str, str, str], float] = {}
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        for n, row in enumerate(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+            cells = [cell.strip() for cell in row]
+            if n == 1 and cells != _COLUMNS:
+                raise ValueError(f"{path}, line 1: expected the columns {_COLUMNS}, found {cells}")
+            if n == 1 or not any(cells):
+                continue
+            if len(cells) != len(_COLUMNS):
+                raise ValueError(f"{path}, line {n}: expected {len(_COLUMNS)} columns, found {len(cells)}")
+            name, *key, text = cells
+            value = _number(text)
+            if value is None:
+                raise ValueError(f"{path}, line {n}: expected a value from 0 to 1, found {text!r}")
+            if name != table:
+                continue
+            pair, system, measure = key
+            if (pair, system, measure) in values:
+                raise ValueError(f"{path}, line {n}: {measure} of {system!r} for {pair} is there twice")
+            values[pair, system, measure] = value
+    return values
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value <= 1 else None
