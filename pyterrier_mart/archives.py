@@ -19,12 +19,12 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-__all__ = ["ArchiveError", "Member", "members"]
+__all__ = ["ArchiveError", "Member", "files", "members", "plain_name"]
 
 _BUFFER = 1 << 20
 _STEP = 1 << 14  # so much of what comes before damage may be lost, with read() all of it
@@ -62,7 +62,7 @@ def members(
     wanted: Callable[[str], bool] | None = None,
     progress: Callable[[int], object] | None = None,
     damaged: Callable[[ArchiveError], object] | None = None,
-) -> Iterator[Member]:
+) -> Generator[Member, None, None]:
     """Yields the files in a file, archive or folder, in the order in which they are stored (in a folder: sorted).
 
     Links inside archives, and files in folders whose names begin with a dot, are passed over. Nothing that an archive
@@ -85,7 +85,7 @@ def members(
         ArchiveError: If an archive is damaged, encrypted or nested too deep; also while a stream is read.
         OSError: If a file cannot be read.
     """
-    for file in _files(Path(path)):
+    for file in files(Path(path)):
         with _CountedFile(file, progress) as raw, io.BufferedReader(raw, _BUFFER) as stream:
             with _passing_over(damaged):
                 yield from _open(stream, str(file), _Request(wanted or (lambda _: True), damaged), 0)
@@ -108,7 +108,11 @@ def _passing_over(damaged: Callable[[ArchiveError], object] | None) -> Iterator[
         damaged(err)
 
 
-def _files(path: Path) -> Iterator[Path]:
+def files(path: Path) -> Iterator[Path]:
+    """Yields a file, or the files in a folder and its folders, sorted.
+
+    Those whose names begin with a dot are passed over. Links are followed, but each folder is entered once.
+    """
     if not path.is_dir():
         yield path
         return
@@ -131,11 +135,11 @@ def _open(
 ) -> Iterator[Member]:
     if depth > _DEEPEST:
         raise ArchiveError(f"{name}: archives within archives, more than {_DEEPEST} deep")
-    if not _opened_anyway(name) and not request.wanted(_plain(name)):
+    if not _opened_anyway(name) and not request.wanted(plain_name(name)):
         return
     with _naming(name):
         head = _peek(stream)
-        kind = _kind(head, _plain(name) if decompressed else name)
+        kind = _kind(head, plain_name(name) if decompressed else name)
         if kind == "zip":
             yield from _zip(stream, name, request, depth)
         elif kind == "tar":
@@ -145,7 +149,7 @@ def _open(
         elif kind:
             with _decompressed(kind, stream) as inner, io.BufferedReader(_Guarded(inner, name), _BUFFER) as plain:
                 yield from _open(plain, name, request, depth + 1, decompressed=True)
-        elif request.wanted(_plain(name)):
+        elif request.wanted(plain_name(name)):
             yield Member(name, stream)
 
 
@@ -184,7 +188,7 @@ def _zip(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterato
     with _seekable(stream) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             inner = f"{name}/{info.filename}"
-            if not info.filename or info.is_dir() or not (_opened_anyway(inner) or request.wanted(_plain(inner))):
+            if not info.filename or info.is_dir() or not (_opened_anyway(inner) or request.wanted(plain_name(inner))):
                 continue
             with _passing_over(request.damaged), _naming(inner):
                 if info.flag_bits & 1:
@@ -197,7 +201,7 @@ def _tar(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterato
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for info in archive:
             inner = f"{name}/{info.name.removeprefix('./')}"
-            if not info.isfile() or not (_opened_anyway(inner) or request.wanted(_plain(inner))):
+            if not info.isfile() or not (_opened_anyway(inner) or request.wanted(plain_name(inner))):
                 continue
             opened = archive.extractfile(info)
             if opened is not None:
@@ -224,10 +228,11 @@ def _deb(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterato
 
 def _opened_anyway(name: str) -> bool:
     """Whether a file is an archive by its name, and what is in it may be wanted."""
-    return _plain(name).lower().endswith(_ARCHIVES)
+    return plain_name(name).lower().endswith(_ARCHIVES)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Returns a name without the ending of a compressed file (``.gz``)."""
     lowered = name.lower()
     for ending in _COMPRESSED:
         if lowered.endswith(ending):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 from xml.etree.ElementTree import Element
 
-from pyterrier_mart.archives import ArchiveError
+from pyterrier_mart.archives import ArchiveError, plain_name
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation.faults import Faults, TableFormatError
 from pyterrier_mart.translation.formats.common import lines, open_binary
@@ -22,7 +22,6 @@ from pyterrier_mart.translation.formats.packages import Package, listing
 
 __all__ = ["SentencePairs", "read_pairs"]
 
-_COMPRESSED = ("", ".gz", ".bz2", ".xz")
 #: The ending that tells the language of a file: ``Europarl.de-en.de``, ``dev.so.txt``, ``so.txt``.
 _ENDING = re.compile(r"(?:^|(?<=/)|\.)([a-z]{2,3})(?:\.txt)?$", re.IGNORECASE)
 _TMX = re.compile(r"\.tmx$", re.IGNORECASE)
@@ -130,7 +129,7 @@ def read_pairs(
     package, part = _package(given)
     if package.names is None:
         one = _file(given)
-        found = _tmx(one, codes, faults) if _TMX.search(_plain(given.name)) else _columns(one, columns, faults)
+        found = _tmx(one, codes, faults) if _TMX.search(plain_name(given.name)) else _columns(one, columns, faults)
         return SentencePairs(given.name, (), found, faults)
     if codes is None:
         raise ValueError(f"{name} holds {listing(package.names)}; pass languages=, the codes of source and target")
@@ -161,10 +160,6 @@ def _file(path: Path) -> _Text:
     return _Text(str(path), partial(open_binary, path))
 
 
-def _plain(name: str) -> str:
-    return next(name[: len(name) - len(end)] for end in (*_COMPRESSED[1:], "") if name.lower().endswith(end))
-
-
 def _language(name: str) -> tuple[str, str]:
     """What comes before the ending of a name that tells a language, and the language; ``""`` if none does."""
     match = _ENDING.search(name)
@@ -177,7 +172,7 @@ def _language(name: str) -> tuple[str, str]:
 
 
 def _check_order(source: Path, target: Path, codes: tuple[str, str] | None) -> None:
-    named = _language(_plain(source.name))[1], _language(_plain(target.name))[1]
+    named = _language(plain_name(source.name))[1], _language(plain_name(target.name))[1]
     if codes is not None and named == codes[::-1] and named[0] != named[1]:
         raise ValueError(
             f"{source} and {target} are named for {'-'.join(named)}, but {'-'.join(codes)} was asked for; name the "
@@ -189,14 +184,14 @@ def _beside(path: Path, codes: tuple[str, str] | None) -> tuple[Path, Path] | No
     """Two parallel files, of which one, or what their names have in common, is given."""
     if codes is None or path.is_dir():
         return None
-    stem, lang = _language(_plain(path.name))
+    stem, lang = _language(plain_name(path.name))
     if path.exists() and lang not in codes:
         return None
     found: list[list[Path]] = [[], []]
     if path.parent.is_dir():
         wanted = {path.name, stem} if path.exists() else {path.name}
         for file in sorted(path.parent.iterdir()):
-            other_stem, other = _language(_plain(file.name))
+            other_stem, other = _language(plain_name(file.name))
             if other in codes and other_stem in wanted and file.is_file():
                 found[codes.index(other)].append(file)
     if path.exists():
@@ -232,7 +227,7 @@ def _choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, .
     """The two parallel files of a package, or the one file of pairs."""
     names = package.names or []
     if part:
-        stem = _language(_plain(part))[0]
+        stem = _language(plain_name(part))[0]
         names = [name for name in names if name in (part, stem) or name.startswith((f"{part}/", f"{stem}."))]
     by_stem: dict[str, dict[str, str]] = {}
     for name in names:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pyterrier as pt
 
-from pyterrier_mart.archives import ArchiveError, members
+from pyterrier_mart.archives import ArchiveError, files, members
 from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
@@ -148,19 +148,10 @@ def _tree(home: Path) -> dict[str, _Stamp]:
     """The files of a folder by their path below it. Hidden files and our own stores are passed over."""
     own = stores("clef").resolve()
     found = {}
-    seen = set()
-    for folder, folders, names in os.walk(home, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen or Path(real) == own:
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder) / name
-            if not name.startswith(".") and path.is_file():
-                stat = path.stat()
-                found[path.relative_to(home).as_posix()] = _Stamp(stat.st_size, stat.st_mtime_ns)
+    for path in files(home):
+        if not path.is_relative_to(own):
+            stat = path.stat()
+            found[path.relative_to(home).as_posix()] = _Stamp(stat.st_size, stat.st_mtime_ns)
     return found
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pyterrier as pt
 
-from pyterrier_mart.archives import Member, members
+from pyterrier_mart.archives import Member, files, members, plain_name
 
 __all__ = ["Package", "listing"]
 
-_COMPRESSED = (".gz", ".bz2", ".xz", ".dz")
 _SHOWN = 12
 
 
@@ -41,7 +40,7 @@ class Package:
     def __init__(self, path: Path):
         self.path = path
         if path.is_dir():
-            self._files = {_plain(file.relative_to(path).as_posix()): file for file in _files(path)}
+            self._files = {plain_name(file.relative_to(path).as_posix()): file for file in files(path)}
             self.names = list(self._files)
         else:
             self._files = {}
@@ -49,7 +48,7 @@ class Package:
 
     def _inside(self) -> list[str] | None:
         found: list[str] = []
-        outer = _plain(str(self.path))
+        outer = plain_name(str(self.path))
 
         def look(name: str) -> bool:
             if name == outer:
@@ -77,7 +76,7 @@ class Package:
             FileNotFoundError: If it is not there any more.
         """
         file = self._files.get(name, self.path)
-        wanted = {_plain(str(file)), self.where(name)}
+        wanted = {plain_name(str(file)), self.where(name)}
         with (
             pt.tqdm(
                 total=os.stat(file).st_size,
@@ -104,21 +103,4 @@ def listing(names: Sequence[str]) -> str:
 
 def _members(path: Path, **options: Any) -> AbstractContextManager[Iterator[Member]]:
     # A file that is left half read is closed at once, and not when the generator is collected.
-    return closing(cast("Generator[Member, None, None]", members(path, **options)))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            file = Path(path) / name
-            if not name.startswith(".") and file.is_file():
-                yield file
-
-
-def _plain(name: str) -> str:
-    lowered = name.lower()
-    for ending in _COMPRESSED:
-        if lowered.endswith(ending):
-            return name[: -len(ending)]
-    return name
+    return closing(members(path, **options))
