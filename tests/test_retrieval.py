@@ -511,7 +511,9 @@ def test_errors_are_seen_after_pisa_was_quiet(tmp_path, capfd):
 
 
 def test_verbose_shows_the_engines_log(tmp_path, capfd):
-    build(tmp_path / "index", verbose=True)
+    index = build(tmp_path / "index")
+    assert "".join(capfd.readouterr()) == ""
+    index.bm25(verbose=True).search("fox")
     assert "".join(capfd.readouterr())
 
 

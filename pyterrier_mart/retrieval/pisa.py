@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyterrier_pisa
+from pyterrier_pisa._pisathon import build_binlex
 
 from pyterrier_mart.retrieval.engines import Document, Hits
+from pyterrier_mart.retrieval.inversion import invert
 
 # PISA reads a query's weights as whole numbers of repetitions.
 # They cost time in proportion: ten thousand keep four decimals of a weight and a query below 5 ms.
@@ -36,10 +38,18 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
         OSError: If the disk is nearly full.
     """
     _check_room(path)
-    # The stemmer and stop words are the analyzer's business. A scale other than 1 would multiply term frequencies.
-    index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", text_field="toks", threads=threads)
     with _quiet(verbose):
-        index.toks_indexer("toks", scale=1.0).index(documents)
+        _Indexer(str(path), threads=threads, scale=1.0).index(documents)
+
+
+class _Indexer(pyterrier_pisa.indexers.PisaToksIndexer):
+    """Indexes ``toks``: stemming and stop words are the analyzer's business."""
+
+    def _index(self, it: Iterable[Document]) -> None:
+        invert(it, self.path)
+        for name, lexicon in (("documents", "doclex"), ("terms", "termlex")):
+            if (self.path / f"fwd.{name}").exists():
+                build_binlex(str(self.path / f"fwd.{name}"), str(self.path / f"fwd.{lexicon}"))
 
 
 class _Searcher:
