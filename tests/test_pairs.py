@@ -330,3 +330,10 @@ def test_real_europarl_and_ntrex(tmp_path):
     for path in (zipped(tmp_path / "en-it.txt.zip", sides), tarred(tmp_path / "it-en.tgz", sides)):
         assert read(path, languages=("it", "en")) == expected
     assert len(read(DATA / "parallel/ntrex128", languages=("so", "en"))) == 1997
+
+
+def test_two_files_of_pairs_are_not_two_sides(tmp_path):
+    for name in ("part1.tsv", "part2.tsv"):
+        (tmp_path / name).write_text("la casa\tthe house\n")
+    with pytest.raises(TableFormatError, match=r"part1.tsv and .*part2.tsv have tabs in their first lines"):
+        list(read_pairs(tmp_path / "part1.tsv", tmp_path / "part2.tsv"))

@@ -588,3 +588,12 @@ def test_a_dataset_may_name_its_language_otherwise(said, lang, tmp_path):
     if said == "dt":
         with pytest.raises(ValueError, match="the language of the documents is given as 'dt': pass lang="):
             build(tmp_path / "other", Dutch(), None)
+
+
+def test_a_dataset_that_has_more_documents_now(tmp_path, monkeypatch):
+    data = XQuADR("de", "en", paragraphs=True)
+    build(tmp_path / "index", data, None)
+    grown = {**data.documents(), "en-999": {"text": "new", "title": "new"}}
+    monkeypatch.setattr(data, "documents", lambda: grown)
+    with pytest.raises(ValueError, match="is of 240 documents, and .* has 241 now; name another path or pass overwrite"):
+        build(tmp_path / "index", data, None)

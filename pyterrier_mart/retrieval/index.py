@@ -210,6 +210,11 @@ def _check_same_documents(index: BM25Index, documents: Any, name: str | None, fi
             f"the index at {index.path} is of the field {index.meta['text_field']!r}, expected {_named(fields)!r}; "
             f"{advice}"
         )
+    if callable(getattr(documents, "documents", None)) and len(documents.documents()) != len(index):
+        raise ValueError(
+            f"the index at {index.path} is of {len(index):,} documents, and {documents!r} has "
+            f"{len(documents.documents()):,} now; {advice}"
+        )
     if isinstance(documents, (list, tuple)):
         docnos = (document.get("docno") if isinstance(document, dict) else document for document in documents)
         if digest(docnos) != index.meta["docnos"]:

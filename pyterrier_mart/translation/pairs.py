@@ -270,6 +270,11 @@ def _parallel(source: _Text, target: _Text, faults: _Faults) -> Iterator[tuple[s
     with source.open() as s_stream, target.open() as t_stream:
         left, right = lines(s_stream, faults, source.where), lines(t_stream, faults, target.where)
         s, t = next(left, None), next(right, None)
+        if s and t and "\t" in s[1] and "\t" in t[1]:
+            raise TableFormatError(
+                f"{source.where} and {target.where} have tabs in their first lines, as files of pairs do; expected a "
+                "file of sentences in each language. Join files of pairs into one"
+            )
         s_end = t_end = 0  # numbers of the last lines so far
         while s is not None or t is not None:
             # Lines that were skipped on one side leave a gap in the numbers; their partners are skipped too.

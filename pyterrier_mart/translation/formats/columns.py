@@ -212,7 +212,8 @@ def _positions(
             raise ValueError(f"columns must be positions where there is no header, not {column!r}")
         elif header.count(column) != 1:
             reason = "missing column" if column not in header else "more than one column"
-            raise TableFormatError(f"{where}: {reason} {column!r}; found {', '.join(map(repr, header))}")
+            hint = "; if this is no header, say which format it is, such as 'muse'" if "missing" in reason else ""
+            raise TableFormatError(f"{where}: {reason} {column!r}; found {', '.join(map(repr, header))}{hint}")
         else:
             places.append(header.index(column))
     return places[0], places[1], places[2] if len(places) == 3 else None
