@@ -317,9 +317,10 @@ def test_check(home):
 
 
 def test_topics_table():
-    frame = summary.topics().set_index(["language", "topics"])
-    assert len(frame) == 12
-    assert frame.loc[("so", "test-a")].tolist()[:3] == [99, 99, 9094]
+    frame = summary.topics().set_index(["language", "set"])
+    assert len(frame) == 16
+    assert frame.loc[("so", "test-a")].tolist() == [99, 99, 1798, 534]
+    assert frame.loc[("so", "test-a-pools")].tolist() == [99, 99, 9094, 1899]
     assert frame.loc[("sw", "dev")].tolist()[:3] == [10, 0, 196]
     assert frame.loc[("sw", "test-b")].tolist()[:3] == [113, 113, 2174]
     assert (frame["relevant"] < frame["judgments"]).all() and (frame["relevant"] > 0).all()

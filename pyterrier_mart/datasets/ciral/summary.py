@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from pyterrier_mart.datasets.ciral.passages import Scan, open_store, scan, store_path
-from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, SPLITS, judgments, queries, query_pairs
+from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, judgments, queries, query_pairs
 
 if TYPE_CHECKING:
     from pyterrier_mart.datasets.problems import Problems
@@ -17,23 +17,26 @@ __all__ = ["check", "judged", "topics"]
 
 
 def topics() -> pd.DataFrame:
-    """Returns the numbers of topics and judgments: a row per language and set of topics."""
+    """Returns the numbers of topics and judgments.
+
+    Returns:
+        A row per language and set of judgments with ``language``, ``set``, ``topics`` (in the language of the
+        documents), ``in English too``, ``judgments`` and ``relevant``.
+    """
     rows = []
     for code in LANGUAGES:
         pairs = query_pairs(code)
-        for split in SPLITS:
-            both = sum(key.partition("/")[0] == split for key in pairs)
-            names = [name for name in JUDGMENTS if name.removesuffix("-pools") == split]
-            counts = {name: judgments(code, name) for name in names}
-            deepest = counts[names[-1]]
+        for name in JUDGMENTS:
+            split = name.removesuffix("-pools")  # deeper judgments of the same topics
+            labels = judgments(code, name)["label"]
             rows.append(
                 {
                     "language": code,
-                    "topics": split,
-                    "native": len(queries(code, split, native=True)),
-                    "English too": both,
-                    "judgments": len(deepest),
-                    "relevant": int((deepest["label"] > 0).sum()),
+                    "set": name,
+                    "topics": len(queries(code, split, native=True)),
+                    "in English too": sum(key.partition("/")[0] == split for key in pairs),
+                    "judgments": len(labels),
+                    "relevant": int((labels > 0).sum()),
                 }
             )
     return pd.DataFrame(rows)
