@@ -23,6 +23,7 @@ from typing import Any
 import pyterrier as pt
 
 from experiments import report
+from experiments.options import at_least, device
 from experiments.ranking import RestOf
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
 from pyterrier_mart.datasets import XQuADR
@@ -68,12 +69,14 @@ def main() -> None:
     parser.add_argument("--encoder", default="e5-small")
     parser.add_argument("--table", help="a translation table instead of the bundled one")
     parser.add_argument("--model", type=Path, help="a saved MetaSBERTRetriever")
-    parser.add_argument("--mart-epochs", type=int, default=0, help="train MART for so many epochs (0: leave it out)")
-    parser.add_argument("--mart-depth", type=int, default=10, help="documents that MART re-ranks (10)")
+    parser.add_argument(
+        "--mart-epochs", type=at_least(0), default=0, help="train MART for so many epochs (0: leave it out)"
+    )
+    parser.add_argument("--mart-depth", type=at_least(1), default=10, help="documents that MART re-ranks (10)")
     parser.add_argument("--fold", type=int, choices=range(5), help="test on this fold of experiments.meta (all)")
     parser.add_argument("--max-length", type=int, nargs=2, default=[64, 96], metavar=("QUESTION", "DOCUMENT"))
-    parser.add_argument("--depth", type=int, default=100, help="documents to re-rank (100)")
-    parser.add_argument("--device")
+    parser.add_argument("--depth", type=at_least(1), default=100, help="documents to re-rank (100)")
+    parser.add_argument("--device", type=device)
     parser.add_argument("--name", help="write results/NAME.md and .json")
     args = parser.parse_args()
     if args.fold is None and (args.model is not None or args.mart_epochs):

@@ -20,6 +20,8 @@ from typing import Any
 import pandas as pd
 
 from experiments import paper, report, study
+from experiments.claims import claimed
+from experiments.options import at_least
 from experiments.ranking import DATA, Setting, System, encoder_of
 from pyterrier_mart import MARTReRanker
 from pyterrier_mart.evaluation import Fold
@@ -32,8 +34,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Adds what to measure."""
     parser.add_argument("--untrained", action="store_true", help="measure models before training")
     parser.add_argument("--model", type=Path, nargs="+", default=[], help="directories of saved models")
-    parser.add_argument("--rows", type=int, default=200, help="topics, each with a relevant document (200)")
-    parser.add_argument("--word-pairs", type=int, default=10, help="random pairs of words for each row (10)")
+    parser.add_argument("--rows", type=at_least(1), default=200, help="topics, each with a relevant document (200)")
+    parser.add_argument("--word-pairs", type=at_least(1), default=10, help="random pairs of words for each row (10)")
 
 
 def systems(setting: Setting) -> dict[str, System]:
@@ -125,7 +127,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     with ExitStack() as stack:
         settings = study.prepare(args, stack)
         study.run_jobs(STUDY, args, given)
-        gaps = {pair: measure(setting) for pair, setting in settings.items()}
+        gaps = {}
+        for pair, setting in settings.items():
+            with claimed(setting.path, args.folds):
+                gaps[pair] = measure(setting)
         if args.no_report:
             return
         encoder = Path(encoder_of(args)).name

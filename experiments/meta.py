@@ -33,6 +33,7 @@ import pandas as pd
 from experiments import report
 from experiments.meta_systems import CENTRED, PLAIN, Bench, Recipe, changed, recipes
 from experiments.meta_tables import Measured, bars
+from experiments.options import at_least, device
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.arrangements import TRANSFER_MODES
 from pyterrier_mart.meta.config import ALGORITHMS, NEGATIVES, QUERY_SAMPLING
@@ -176,16 +177,16 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--systems", nargs="+", help=f"some of {', '.join(_SYSTEMS)}; in figures, some of the settings")
     parser.add_argument("--preset", choices=["recommended", "paper", "code"], default="recommended")
     parser.add_argument("--set", action="append", default=[], metavar="[MODEL.]NAME=VALUE", help="a MetaConfig value")
-    parser.add_argument("--steps", type=int, default=15, help="meta-steps at most (15)")
+    parser.add_argument("--steps", type=at_least(1), default=15, help="meta-steps at most (15)")
     parser.add_argument(
         "--dev",
-        type=int,
+        type=at_least(0),
         metavar="N",
         help="choose the step on so many development articles (all; 0: keep the last step)",
     )
     parser.add_argument("--dev-languages", nargs="+", help="choose it on questions and candidates in these (all)")
     parser.add_argument("--metric", choices=["multi", "bi", "mono", "mean"], default="multi", help="to choose it by")
-    parser.add_argument("--centring-texts", type=int, default=200, help="of each language and side (200)")
+    parser.add_argument("--centring-texts", type=at_least(1), default=200, help="of each language and side (200)")
     parser.add_argument(
         "--sts",
         choices=["off", "evaluate", "train"],
@@ -193,7 +194,7 @@ def arguments() -> argparse.ArgumentParser:
         help="measure the models on STS17 too, or train and measure on it alone",
     )
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--device")
+    parser.add_argument("--device", type=device)
     parser.add_argument("--path", type=Path, help="keep what is measured here, and go on from there")
     parser.add_argument("--save-models", type=Path, metavar="DIR", help="save trained models here")
     parser.add_argument("--name", help="write results/NAME.md and .json")

@@ -6,13 +6,15 @@ Retrieval. CIKM 2021, https://doi.org/10.1145/3459637.3482452.
 
 from __future__ import annotations
 
-import csv
 import math
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from pyterrier_mart.datasets.clef.settings import PAPER_TOPICS
+from pyterrier_mart.translation.faults import Faults
+from pyterrier_mart.translation.formats.common import lines
 
 __all__ = ["FORMAT", "FORWARD", "OTHER", "Stated", "Values", "read_values", "stated"]
 
@@ -73,14 +75,16 @@ def read_values(path: Path, table: str) -> Values:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If a line is malformed or a value is there twice; the message names file and line.
+        ValueError: If the file is empty, a line is malformed or a value is there twice; the message names file and
+            line.
     """
     values: dict[tuple[str, str, str], float] = {}
-    with open(path, encoding="utf-8-sig", newline="") as stream:
-        for n, row in enumerate(csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
-            cells = [cell.strip() for cell in row]
+    n = 0
+    with open(path, "rb") as stream:
+        for n, line in lines(stream, Faults(str(path))):
+            cells = [cell.strip() for cell in line.split("\t")]
             if n == 1 and cells != _COLUMNS:
-                raise ValueError(f"{path}, line 1: expected the columns {_COLUMNS}, found {cells}")
+                raise ValueError(f"{path}, line 1: expected the columns {_COLUMNS}, found {reprlib.repr(cells)}")
             if n == 1 or not any(cells):
                 continue
             if len(cells) != len(_COLUMNS):
@@ -88,13 +92,15 @@ def read_values(path: Path, table: str) -> Values:
             name, *key, text = cells
             value = _number(text)
             if value is None:
-                raise ValueError(f"{path}, line {n}: expected a value from 0 to 1, found {text!r}")
+                raise ValueError(f"{path}, line {n}: expected a value from 0 to 1, found {reprlib.repr(text)}")
             if name != table:
                 continue
             pair, system, measure = key
             if (pair, system, measure) in values:
                 raise ValueError(f"{path}, line {n}: {measure} of {system!r} for {pair} is there twice")
             values[pair, system, measure] = value
+    if n == 0:
+        raise ValueError(f"{path}: expected the columns {_COLUMNS} in the first line, found an empty file")
     return values
 
 

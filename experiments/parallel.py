@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-__all__ = ["Failure", "Job", "run"]
+__all__ = ["Failure", "Job", "check", "run"]
 
 _ROOT = Path(__file__).parents[1]
 _POLL = 0.2  # seconds between two looks at the processes
@@ -46,6 +46,16 @@ class Failure(NamedTuple):
     log: Path
 
 
+def check(devices: Sequence[str]) -> None:
+    """Checks devices against those that this process may see.
+
+    Raises:
+        ValueError: If one is not among them.
+    """
+    for device in devices:
+        _visible(device, os.environ)
+
+
 def run(
     module: str,
     arguments: Sequence[str],
@@ -74,8 +84,7 @@ def run(
     Raises:
         ValueError: If there is no such device.
     """
-    for device in devices:
-        _visible(device, os.environ)
+    check(devices)
     logs.mkdir(parents=True, exist_ok=True)
     waiting, failures = deque(jobs), list[Failure]()
     running: dict[int, _Process] = {}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pyterrier as pt
 
+from experiments.options import at_least, device
 from pyterrier_mart import (
     BM25Index,
     MARTReRanker,
@@ -24,11 +25,11 @@ from pyterrier_mart.datasets import MartDataset, XQuADR
 from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate
 from pyterrier_mart.mart.reranker import DEFAULT_ENCODER
 
-__all__ = ["DATA", "Deeper", "RestOf", "Setting", "System", "arguments", "encoder_of", "languages"]
+__all__ = ["DATA", "FOLDS", "Deeper", "RestOf", "Setting", "System", "arguments", "encoder_of", "languages"]
 
 #: The collections, and what their documents are called in titles.
 DATA = {"clef": "CLEF", "xquad-r": "XQuAD-R sentences"}
-
+FOLDS = 5
 _ENCODERS = {"clef": DEFAULT_ENCODER, "xquad-r": "e5-small"}
 _RESULTS = 100  # documents of a run: what AP@100 looks at
 # The options that decide what a re-ranker learns; results made with others are refused.
@@ -64,21 +65,27 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     model.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
     model.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
     model.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
-    model.add_argument("--depth", type=int, default=_RESULTS, help="documents to re-rank (100)")
-    model.add_argument("--device", help="where to compute (the first GPU, or the CPU without one)")
+    model.add_argument("--depth", type=at_least(1), default=_RESULTS, help="documents to re-rank (100)")
+    model.add_argument("--device", type=device, help="where to compute (the first GPU, or the CPU without one)")
     training = parser.add_argument_group("training")
-    training.add_argument("--train-size", type=int, help="use so many training topics (all)")
-    training.add_argument("--negative-depth", type=int, default=500, help="draw negatives from so many documents (500)")
-    training.add_argument("--epochs", type=int, default=100)
-    training.add_argument("--patience", type=int, default=20)
+    training.add_argument("--train-size", type=at_least(1), help="use so many training topics (all)")
+    training.add_argument(
+        "--negative-depth", type=at_least(1), default=500, help="draw negatives from so many documents (500)"
+    )
+    training.add_argument("--epochs", type=at_least(1), default=100)
+    training.add_argument("--patience", type=at_least(1), default=20)
     training.add_argument("--learning-rate", type=float, default=2e-5)
     training.add_argument("--new-learning-rate", type=float, help="of the translation heads and the linear layer")
-    training.add_argument("--batch-size", type=int, default=2)
-    training.add_argument("--accumulation", type=int, default=8)
-    training.add_argument("--validation-depth", type=int, default=100)
-    training.add_argument("--validation-queries", type=int, help="validate on so many (all; 0: keep the last epoch)")
+    training.add_argument("--batch-size", type=at_least(1), default=2)
+    training.add_argument("--accumulation", type=at_least(1), default=8)
+    training.add_argument("--validation-depth", type=at_least(1), default=100)
+    training.add_argument(
+        "--validation-queries", type=at_least(0), help="validate on so many (all; 0: keep the last epoch)"
+    )
     training.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
-    training.add_argument("--freeze-layers", type=int, help="0: the embeddings keep their weights, n: and n layers")
+    training.add_argument(
+        "--freeze-layers", type=at_least(0), help="0: the embeddings keep their weights, n: and n layers"
+    )
     training.add_argument("--bf16", action="store_true", help="train in bfloat16 (on a GPU)")
     training.add_argument("--seed", type=int, default=42)
     return parser
@@ -122,7 +129,7 @@ class Setting:
         stack: Ends what is temporary.
 
     Raises:
-        ValueError: If the pair or a table is not as expected.
+        ValueError: If the pair or a table is not as expected, or there are too few topics.
         FileNotFoundError: If there is no table for the pair, or the collection is not there.
     """
 
@@ -132,11 +139,19 @@ class Setting:
         self.table = _table(args.table, pair)
         self.data: Any = _dataset(args, *self.languages)
         self.topics, self.qrels = self.data.get_topics(), self.data.get_qrels()
+        self._check_topics()
         self.documents = len(self.data.documents())  # built now if need be, and not by every process
         self.path: Path | None = args.path / pair if args.path is not None else None
         self.index = self._index(_index_path(args.path, self.data, stack))
         self.bm25 = self.index.bm25(num_results=_RESULTS)
         self.smt = SMTQueryTranslator(self.table) >> self.bm25
+
+    def _check_topics(self) -> None:
+        groups = self.data.groups()
+        found = len(self.topics) if groups is None else groups.nunique()
+        if found < FOLDS:
+            what = "topics" if groups is None else "groups of topics"
+            raise ValueError(f"{self.pair}: expected at least {FOLDS} {what}, one for each fold, found {found}")
 
     def _index(self, path: Path) -> BM25Index:
         try:
@@ -206,7 +221,8 @@ class Setting:
         a = self.args
         return cross_validate(
             {name: system.pipeline for name, system in systems.items()}, self.topics, self.qrels,
-            groups=self.data.groups(), path=self.path, only=a.folds or None, train_size=a.train_size, seed=a.seed,
+            folds=FOLDS, groups=self.data.groups(), path=self.path,
+            only=a.folds or None, train_size=a.train_size, seed=a.seed,
             settings={name: system.settings for name, system in systems.items()}, verbose=True,
         )  # fmt: skip
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments import paper, parallel, report
+from experiments.claims import claimed
+from experiments.options import device
 from experiments.outcome import Outcome, seconds
-from experiments.ranking import DATA, Setting, System, arguments, encoder_of
+from experiments.ranking import DATA, FOLDS, Setting, System, arguments, encoder_of
 from pyterrier_mart.evaluation import CrossValidation
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.mart.inference import resolve_device
 
 __all__ = ["FOLDS", "Study", "collections", "kept", "main", "parse", "prepare", "run_jobs"]
-
-FOLDS = 5
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:
@@ -62,10 +63,15 @@ def parse(study: Study, argv: Sequence[str] | None = None) -> tuple[argparse.Nam
     output.add_argument(
         "--path",
         type=Path,
-        help="keep indexes, trainings and runs here, and go on from there",
+        help="keep indexes, trainings and runs here, and go on from there; one process at a time may work on a fold "
+        "of a pair",
     )
     output.add_argument(
-        "--devices", nargs="*", metavar="DEVICE", help="a process on each, such as cuda:0 cuda:1; needs --path"
+        "--devices",
+        nargs="*",
+        type=device,
+        metavar="DEVICE",
+        help="a process on each, such as cuda:0 cuda:1; needs --path",
     )
     output.add_argument("--no-report", action="store_true", help="only fill --path, as on one of several machines")
     output.add_argument("--paper", type=Path, metavar="FILE", help="values of the paper, see below")
@@ -76,6 +82,10 @@ def parse(study: Study, argv: Sequence[str] | None = None) -> tuple[argparse.Nam
         parser.error(f"{'--devices' if args.devices else '--no-report'} needs --path, where results are kept")
     if wrong := [fold for fold in args.folds or () if fold not in range(FOLDS)]:
         parser.error(f"--folds: expected numbers from 0 to {FOLDS - 1}, found {wrong[0]}")
+    try:
+        parallel.check(args.devices or ())
+    except ValueError as err:
+        parser.error(str(err))
     return args, given
 
 
@@ -86,6 +96,8 @@ def prepare(args: argparse.Namespace, stack: ExitStack) -> dict[str, Setting]:
         SystemExit: With one sentence, if something is not there or not as expected.
     """
     try:
+        if args.device is not None:
+            resolve_device(args.device)
         return {pair: Setting(args, pair, stack) for pair in args.pairs}
     except (ValueError, OSError, ImportError) as err:
         raise SystemExit(f"error: {err}") from err
@@ -124,7 +136,10 @@ def main(study: Study, argv: Sequence[str] | None = None) -> None:
         settings = prepare(args, stack)
         systems = {pair: study.systems(setting) for pair, setting in settings.items()}
         run_jobs(study, args, given)
-        results = {pair: settings[pair].run(systems[pair]) for pair in args.pairs}
+        results = {}
+        for pair, setting in settings.items():
+            with claimed(setting.path, args.folds or range(FOLDS)):
+                results[pair] = setting.run(systems[pair])
         if args.no_report:
             return
         names = next(iter(results.values())).systems

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ __all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 
 #: What is raised without the name of a file when there is no room for what is written to it.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SHOWN = 3  # names in a message
 
 
 @contextmanager
@@ -47,7 +48,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(
-    path: str | os.PathLike[str], *, overwrite: bool = False, marker: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    marker: str | None = None,
+    files: Collection[str] | None = None,
 ) -> Iterator[Path]:
     """Gives a temporary directory to fill, and renames it to ``path`` when the block ends without an error.
 
@@ -59,26 +64,28 @@ def atomic_directory(
         overwrite: Whether an existing directory is replaced. It stays in place until the new one is complete.
         marker: The file by which directories that may be replaced are known. Others are refused: a mistyped path
             must not cost a user what is there.
+        files: All that a directory that may be replaced holds. One with anything else is refused: users may have put
+            other files there. ``None``: whatever is there is replaced.
 
     Raises:
-        FileExistsError: If ``path`` exists and ``overwrite`` is false, or if it is a file or lacks the ``marker``. An
-            empty directory counts as none.
+        FileExistsError: If ``path`` exists and ``overwrite`` is false, or if it is a file, lacks the ``marker`` or
+            holds other than the ``files``. An empty directory counts as none.
         OSError: If the directory cannot be written; the message names ``path``.
     """
     path = _target(path)
-    check_free(path, overwrite, marker)
+    check_free(path, overwrite, marker, files)
     tmp = _temporary_name(path)
     try:
         with _named(path, tmp):
             tmp.mkdir()
             yield tmp
-            while not _put(tmp, path, overwrite, marker):
+            while not _put(tmp, path, overwrite, marker, files):
                 pass
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
 
 
-def check_free(path: Path, overwrite: bool, marker: str | None = None) -> bool:
+def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Collection[str] | None = None) -> bool:
     """Raises if :func:`atomic_directory` may not write to a path; returns whether there is a directory to replace."""
     try:  # one look: another writer may be moving directories here
         if not stat.S_ISDIR(path.stat().st_mode):
@@ -88,14 +95,17 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None) -> bool:
         return False
     if names and marker is not None and marker not in names:
         raise FileExistsError(f"{path} exists and is not replaced, since it holds no {marker}; name another path")
+    if files is not None and (others := sorted(set(names).difference(files))):
+        shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+        raise FileExistsError(f"{path} exists and is not replaced, since it also holds {shown}; name another path")
     if names and not overwrite:
         raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
     return True
 
 
-def _put(tmp: Path, path: Path, overwrite: bool, marker: str | None) -> bool:
+def _put(tmp: Path, path: Path, overwrite: bool, marker: str | None, files: Collection[str] | None) -> bool:
     """Renames a directory, replacing an older one; returns False if another writer came between."""
-    old = _temporary_name(path) if check_free(path, overwrite, marker) else None
+    old = _temporary_name(path) if check_free(path, overwrite, marker, files) else None
     if old:
         try:
             os.replace(path, old)

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -123,6 +124,32 @@ def test_train_errors(fails, tmp_path, args, message):
     assert message in fails("train", "-s", "de", "-o", "out", *args)
 
 
+@pytest.mark.parametrize(
+    ("output", "reverse"), [("p/sub", "p"), ("p", "p/sub"), ("p/sub", "x/../p"), ("link/sub", "p")]
+)
+@pytest.mark.parametrize("exists", [False, True])
+def test_train_refuses_outputs_inside_one_another(fails, tmp_path, output, reverse, exists):
+    (tmp_path / "link").symlink_to("p")
+    if exists:
+        TranslationTable.from_dict({"eins": {"one": 1.0}}, "de", "en").save("p")
+    (tmp_path / "pairs.tsv").write_text("eins\tone\n")
+    args = ["pairs.tsv", "-s", "de", "-t", "en", "-o", output, "--reverse", reverse, "--overwrite"]
+    message = f"--output {output} and --reverse {reverse}: expected directories apart, not one in the other"
+    assert message in fails("train", *args)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_of_files_that_are_not_utf8(run, tmp_path):
+    pairs = Path(os.fsdecode(b"caf\xe9.tsv"))
+    pairs.write_text("".join(f"{' '.join(words)}\t{' '.join(NUMBERS[w] for w in words)}\n" for words in SENTENCES))
+    run("train", pairs, "-s", "de", "-t", "en", "-o", "out", "--licence", os.fsdecode(b"\xa9 me"))
+    table = TranslationTable.load("out")
+    assert table.meta["source"] == r"caf\xe9.tsv" and table.meta["licence"] == r"\xa9 me"
+    table.save(os.fsdecode(b"\xe9"))
+    run("diff", "out", os.fsdecode(b"\xe9"), "--json", "diff.json")
+    assert os.fsencode(json.loads((tmp_path / "diff.json").read_text())["b"]) == b"\xe9"
+
+
 # ----------------------------------------------------------------------------------------------------------- vectors
 
 
@@ -189,6 +216,25 @@ def test_mix_by_weights(run, tables):
     assert table.meta["licence"] == "CC0; CC BY" and len(table.meta["interpolated"]) == 3
     run("mix", "a.table", "b.table", "-o", "out", "--overwrite", "--top-k", "1")
     assert TranslationTable.load("out").translations("haus") == pytest.approx({"home": 0.5})
+
+
+@pytest.mark.parametrize("weights", ["1e308,1e308", "5e-324,5e-324"])
+def test_mix_by_extreme_weights(run, tables, weights):
+    run("mix", "a.table", "b.table", "--weights", weights, "-o", "out")
+    run("mix", "a.table", "b.table", "--weights", "1,1", "-o", "plain")
+    assert TranslationTable.load("out").fingerprint == TranslationTable.load("plain").fingerprint
+
+
+def test_a_table_with_something_else_in_its_folder_is_not_replaced(run, fails, tables, tmp_path):
+    run("convert", "a.table", "a.table", "--overwrite")
+    run("convert", "b.table", "a.table/inner")
+    (tmp_path / "a.table" / "notes.txt").touch()
+    message = "a.table exists and is not replaced, since it also holds inner, notes.txt; name another path"
+    assert message in fails("convert", "c.table", "a.table", "--overwrite")
+    assert message in fails("mix", "b.table", "c.table", "-o", "a.table", "--overwrite")
+    assert message in fails("mix", "b.table", "c.table", "-o", "a.table")
+    (tmp_path / "pairs.tsv").write_text("eins\tone\n")
+    assert message in fails("train", "pairs.tsv", "-s", "de", "-t", "en", "-o", "a.table", "--overwrite")
 
 
 def test_mix_by_filling(run, tables):

@@ -1,5 +1,6 @@
 """The drivers of the MART paper's tables and figures, on a small CLEF and a tiny encoder."""
 
+import errno
 import json
 import os
 import signal
@@ -16,9 +17,12 @@ import pyterrier as pt
 import pytest
 
 from experiments import figure4, figure5, paper, parallel, report, study, table2, table3, table4
+from experiments.claims import claimed
 from experiments.outcome import Outcome
 from experiments.ranking import Deeper, RestOf, languages
 from pyterrier_mart import MARTReRanker, TranslationTable
+from pyterrier_mart.datasets import XQuADR
+from pyterrier_mart.datasets.clef import CLEF
 from pyterrier_mart.evaluation import CrossValidation
 from pyterrier_mart.evaluation.runs import read_run
 
@@ -290,12 +294,73 @@ def test_what_is_wrong_is_said_before_anything_is_done(arguments, message, tmp_p
         (["--devices", "cpu"], "--devices needs --path"),
         (["--no-report"], "--no-report needs --path"),
         (["--folds", "0", "5"], "--folds: expected numbers from 0 to 4, found 5"),
+        (
+            ["--devices", "cpu", "nonsense", "--path", "p"],
+            "expected cpu, mps, cuda or cuda:N such as cuda:0, found 'nons",
+        ),
+        (["--devices", "cuda:x", "--path", "p"], "argument --devices: expected cpu, mps, cuda or cuda:N"),
+        (["--devices", "cuda:-1", "--path", "p"], "found 'cuda:-1'"),
+        (["--devices", "cuda:1", "--path", "p"], "there is no cuda:1; CUDA_VISIBLE_DEVICES=0 names 1"),
+        (["--device", "cuda:x"], "argument --device: expected cpu, mps, cuda or cuda:N such as cuda:0, found 'cuda:x'"),
+        (["--depth", "0"], "argument --depth: expected a whole number >= 1, found '0'"),
+        (["--depth", "-3"], "argument --depth: expected a whole number >= 1, found '-3'"),
+        (["--depth", "1.5"], "argument --depth: expected a whole number >= 1, found '1.5'"),
+        (["--negative-depth", "0"], "argument --negative-depth: expected a whole number >= 1"),
+        (["--epochs", "0"], "argument --epochs: expected a whole number >= 1"),
+        (["--batch-size", "0"], "argument --batch-size: expected a whole number >= 1"),
+        (["--accumulation", "0"], "argument --accumulation: expected a whole number >= 1"),
+        (["--train-size", "0"], "argument --train-size: expected a whole number >= 1"),
+        (["--validation-queries", "-1"], "argument --validation-queries: expected a whole number >= 0"),
     ],
 )
-def test_options_that_do_not_fit(arguments, message, capsys):
+def test_options_that_do_not_fit(arguments, message, capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(SystemExit):
         run(table2, *arguments)
     assert message in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there(tmp_path):
+    with pytest.raises(SystemExit, match="error: device 'cuda:99': there"):
+        run(table2, "--device", "cuda:99", "--path", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_no_locks_on_a_file_system(tmp_path, monkeypatch):
+    def without_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with claimed(tmp_path, [0]):
+        monkeypatch.setattr("fcntl.flock", without_locks)
+        with claimed(tmp_path, [0, 1]):
+            pass
+
+
+def test_fewer_topics_than_folds(home, monkeypatch):
+    topics = CLEF.get_topics
+    monkeypatch.setattr(CLEF, "get_topics", lambda self: topics(self).head(4))
+    with pytest.raises(SystemExit, match="error: de-en: expected at least 5 topics, one for each fold, found 4"):
+        run(table2, *options(home, "--pairs", "de-en"))
+
+
+def test_fewer_articles_than_folds(monkeypatch):
+    groups = XQuADR.groups
+    monkeypatch.setattr(XQuADR, "groups", lambda self: groups(self) % 3)
+    with pytest.raises(SystemExit, match="error: de-en: expected at least 5 groups of topics, .* found 3"):
+        run(table2, "--pairs", "de-en")
+
+
+def test_one_process_at_a_time_works_on_a_fold(done, results):
+    path, arguments, _, _, _ = done
+    with claimed(path / "de-en", [0]):
+        with claimed(path / "de-en", [1]), claimed(path / "en-de", [0]), claimed(None, [0]):
+            pass
+        for module in (table2, figure4):
+            with pytest.raises(SystemExit, match="error: another process works on fold 0 in .*de-en: wait for it, or"):
+                run(module, *arguments, "--path", path)
+    assert not results.exists()
+    run(table2, *arguments, "--path", path, "--name", "out")
+    assert (results / "out.md").exists()
 
 
 def test_usual_pairs_and_the_tables_named_for_them():
@@ -337,12 +402,35 @@ def test_values_of_the_paper_stand_beside_ours(done, results, tmp_path):
         (HEAD + "table2\tde-en\tMART\tAP@100\n", "line 2: expected 5 columns, found 4"),
         (HEAD + "table2\tde-en\tMART\tAP@100\t43.1\n", "line 2: expected a value from 0 to 1, found '43.1'"),
         (HEAD + "\ntable2\tde-en\tMART\tAP@100\tnan\n", "line 3: expected a value from 0 to 1, found 'nan'"),
+        (
+            HEAD + f"table2\tde-en\tMART\tAP@100\t{'0' * 200_000}x\n",
+            r"line 2: expected a value from 0 to 1, found '0+\.\.\.",
+        ),
+        (HEAD + f"table2\tde-en\tMART\tAP@100\t{'0' * 2_000_000}\n", "line 2: "),
+        (f"{'table' * 40_000}\tpair\n", r"line 1: expected the columns .* found \['tab.{1,80}$"),
         (HEAD + 2 * "table2\tde-en\tMART\tAP@100\t0.4\n", "line 3: AP@100 of 'MART' for de-en is there twice"),
     ],
 )
 def test_malformed_values(tmp_path, text, message):
     with pytest.raises(ValueError, match="paper.tsv, " + message):
         values(tmp_path, text)
+
+
+def test_values_that_are_no_text(tmp_path):
+    (tmp_path / "paper.tsv").write_bytes(HEAD.encode() + "table2\tde-en\tMART\tAP@100\t0.4 café\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="paper.tsv, line 2: .*UTF-8"):
+        paper.read_values(tmp_path / "paper.tsv", "table2")
+
+
+@pytest.mark.parametrize("text", ["", "\ufeff"])
+def test_an_empty_file_of_values(tmp_path, text):
+    with pytest.raises(ValueError, match="paper.tsv.*: expected the columns .*, found"):
+        values(tmp_path, text)
+
+
+def test_values_of_other_systems_of_writing_lines(tmp_path):
+    text = "\ufeff" + HEAD + "\ntable2\tde-en\tMART\tAP@100\t0.5\n"
+    assert values(tmp_path, text.replace("\n", "\r\n")) == {("de-en", "MART", "AP@100"): 0.5}
 
 
 def test_what_the_paper_states():

@@ -122,6 +122,29 @@ def test_directory_is_overwritten_whole(tmp_path):
     assert names(tmp_path / "out") == ["a.txt", "b.txt"] and names(tmp_path) == ["out"]
 
 
+def test_directory_with_other_files_is_not_replaced(tmp_path):
+    path, known = tmp_path / "out", {"a.txt", "b.txt"}
+    for overwrite in (False, True):  # new, then replaced
+        with atomic_directory(path, overwrite=overwrite, marker="a.txt", files=known) as tmp:
+            fill(tmp, "new")
+    for name in ("c", "d", "e", "f"):
+        (path / name).mkdir()
+    with pytest.raises(FileExistsError, match="out exists and is not replaced, since it also holds c, d, e and 1 more"):
+        with atomic_directory(path, overwrite=True, marker="a.txt", files=known):
+            pytest.fail("the block must not run")
+    assert names(path) == ["a.txt", "b.txt", "c", "d", "e", "f"] and names(tmp_path) == ["out"]
+
+
+def test_directory_keeps_what_came_meanwhile(tmp_path):
+    with atomic_directory(tmp_path / "out", files={"a.txt", "b.txt"}) as tmp:
+        fill(tmp, "old")
+    with pytest.raises(FileExistsError, match="also holds precious;"):
+        with atomic_directory(tmp_path / "out", overwrite=True, files={"a.txt", "b.txt"}) as tmp:
+            fill(tmp, "new")
+            (tmp_path / "out" / "precious").touch()
+    assert names(tmp_path / "out") == ["a.txt", "b.txt", "precious"] and names(tmp_path) == ["out"]
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_directory_where_there_is_a_file(tmp_path, overwrite):
     (tmp_path / "out").write_text("old")

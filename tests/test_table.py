@@ -458,6 +458,18 @@ def test_interpolate(table):
 # ----------------------------------------------------------------------------------------------------------- files
 
 
+@pytest.mark.parametrize("weights", [[1e308, 1e308, 1e308], [5e-324, 5e-324, 5e-324], [1e-300, 1e300, 1e300]])
+def test_extreme_weights_lose_nothing(weights):
+    rows = ({"haus": {"house": 1.0}, "rest": {"rest": 1e-30}}, {"haus": {"home": 1.0}}, {"haus": {"home": 0.5}})
+    one, *others = (TranslationTable.from_dict(row, "de", "en") for row in rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixed = one.interpolate(*others, weights=weights)
+    assert mixed.translations("rest") == {"rest": np.float32(1e-30)}
+    assert mixed.prob("home", "haus") == pytest.approx(0.5 if weights[0] == weights[1] else 0.75)
+    assert [entry["weight"] for entry in mixed.meta["interpolated"]] == weights
+
+
 def test_save_and_open(table, tmp_path):
     path = tmp_path / "new" / "table"
     saved = table.save(path)
@@ -481,6 +493,22 @@ def test_save_does_not_overwrite_unasked(table, saved):
     assert other.save(saved.path, overwrite=True) == other
     assert rows(saved) == rows(table)  # what was mapped stays readable
     assert [path.name for path in saved.path.parent.iterdir()] == ["table"]
+
+
+def test_save_does_not_replace_what_else_is_there(table, saved):
+    (saved.path / "inner").mkdir()
+    with pytest.raises(FileExistsError, match="is not replaced, since it also holds inner; name another path"):
+        table.save(saved.path, overwrite=True)
+    assert (saved.path / "inner").is_dir() and TranslationTable(saved.path) == saved
+
+
+@pytest.mark.skipif(os.name == "nt", reason="other names")
+def test_provenance_with_bytes_that_are_not_utf8(table, tmp_path):
+    name = os.fsdecode(b"caf\xe9.tsv")
+    saved = table.with_meta(source=[name], members={name: "é"}).save(tmp_path / "t")
+    assert saved.meta["source"] == [r"caf\xe9.tsv"] and saved.meta["members"] == {r"caf\xe9.tsv": "é"}
+    with pytest.raises(ValueError, match="metadata must be JSON values"):
+        table.with_meta(source="\ud800")
 
 
 def test_save_over_itself(saved):

@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 
-__all__ = ["ARRAYS", "FORMAT_VERSION", "Arrays", "check", "fingerprint", "open_directory", "pack", "unpack", "write"]
+__all__ = [
+    "ARRAYS", "FILES", "FORMAT_VERSION", "Arrays", "check", "fingerprint", "open_directory", "pack", "unpack", "write",
+]  # fmt: skip
 
 FORMAT_VERSION = 1
 
@@ -27,6 +29,8 @@ ARRAYS: dict[str, type[np.generic]] = {
     "source_text": np.uint8, "source_offsets": np.int64, "target_text": np.uint8, "target_offsets": np.int64,
     "rows": np.int64, "columns": np.int32, "probs": np.float32,
 }  # fmt: skip
+#: All that a table directory holds.
+FILES = frozenset({META, *(f"{name}.npy" for name in ARRAYS)})
 
 _KIND = {"type": "translation_table", "format": "mart", "format_version": FORMAT_VERSION}
 

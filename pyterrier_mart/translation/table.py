@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,10 @@ _OWN_META = frozenset({
 })  # fmt: skip
 #: Ending of the bundled tables, in the form of :func:`storage.pack`.
 BUNDLED_SUFFIX = ".table.xz"
+#: How Python stands for the bytes of file names and arguments that are not UTF-8.
+_UNDECODED = re.compile("[\udc80-\udcff]")
+#: A weight, as a share of the largest one, that is still something when a small probability is multiplied by it.
+_LEAST_SHARE = 1e-200
 
 
 class TranslationTable(pt.Artifact):
@@ -565,11 +570,11 @@ class TranslationTable(pt.Artifact):
         The directory appears only when it is complete.
 
         Raises:
-            FileExistsError: If the path exists and ``overwrite`` is false, or if it holds something else than an
-                artifact.
+            FileExistsError: If the path exists and ``overwrite`` is false, or if it holds something else than a
+                table.
             OSError: If it cannot be written.
         """
-        with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
+        with atomic_directory(path, overwrite=overwrite, marker=META, files=storage.FILES) as tmp:
             storage.write(self._arrays(), self._meta, tmp)
         return TranslationTable(path)
 
@@ -597,11 +602,12 @@ def _mix(tables: list[TranslationTable], shares: list[float], first_only: bool =
     s_number = {word: i for i, word in enumerate(s_words)}
     t_number = {word: i for i, word in enumerate(t_words)}
     known = np.zeros(len(s_words))
+    largest = max(shares)  # sums of weights as they are may be infinite
     parts = []
     for table, share in zip(tables, shares, strict=True):
         s_ids = np.array([s_number[word] for word in table.source_words], dtype=np.int64)
         t_ids = np.array([t_number[word] for word in table.target_words], dtype=np.int64)
-        share_of = np.where((known[s_ids] > 0) & first_only, 0.0, share)
+        share_of = np.where((known[s_ids] > 0) & first_only, 0.0, max(share / largest, _LEAST_SHARE))
         known[s_ids] += share_of
         rows = table._row_numbers()
         parts.append((s_ids[rows], t_ids[table.columns], share_of[rows] * table.probs.astype(np.float64)))
@@ -623,11 +629,17 @@ def _load_bundled(name: str) -> TranslationTable:
 
 
 def _provenance(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks metadata that a caller adds, and returns them as they will be read from the file."""
+    r"""Checks metadata that a caller adds, and returns them as they will be read from the file.
+
+    Bytes that are not UTF-8, as in names of files, become escapes such as ``\xe9``.
+    """
     if clash := sorted(meta.keys() & _OWN_META):
         raise ValueError(f"{', '.join(clash)} cannot be set: the table itself determines it")
     try:
-        return dict(json.loads(json.dumps(dict(meta), allow_nan=False)))
+        text = json.dumps(dict(meta), ensure_ascii=False, allow_nan=False)
+        text = _UNDECODED.sub(lambda found: f"\\\\x{ord(found[0]) & 0xFF:02x}", text)
+        text.encode("utf-8")
+        return dict(json.loads(text))
     except (TypeError, ValueError) as err:
         raise ValueError(f"metadata must be JSON values, not {dict(meta)!r} ({err})") from err
 

@@ -65,8 +65,8 @@ def train(
     if not math.isfinite(min_count):
         raise ValueError(f"--min-count {min_count}: expected a finite number")
     both = [output] if reverse is None else [output, reverse]
-    if len({path.resolve() for path in both}) < len(both):
-        raise ValueError(f"--output and --reverse are both {output}: name two directories")
+    if reverse is not None:
+        _check_apart(output, reverse)
     for directory in both:  # known before the work, not after it
         check_output(directory, overwrite, is_table=True)
     s_column, t_column = numbers("--columns", columns, least=1, n=2)
@@ -86,6 +86,15 @@ def train(
     for table, path in ((forward, output), (backward, reverse)):
         if path is not None:
             say_written(path, table.with_meta(**meta).save(path, overwrite=overwrite))
+
+
+def _check_apart(output: Path, reverse: Path) -> None:
+    """Refuses two outputs of which one would be written into, or in place of, the other."""
+    one, other = output.resolve(), reverse.resolve()
+    if one == other:
+        raise ValueError(f"--output and --reverse are both {output}: name two directories")
+    if one in other.parents or other in one.parents:
+        raise ValueError(f"--output {output} and --reverse {reverse}: expected directories apart, not one in the other")
 
 
 def vectors(

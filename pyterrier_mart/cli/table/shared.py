@@ -13,6 +13,7 @@ from pyterrier_mart.artifact import META
 from pyterrier_mart.cli.console import out, speaks_unicode
 from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.text import language_code
+from pyterrier_mart.translation.storage import FILES
 
 __all__ = [
     "Overwrite", "SkipMalformed", "TableName", "check_json", "check_output", "load", "named_tables", "numbers",
@@ -72,7 +73,7 @@ def check_output(path: Path, overwrite: bool, *, is_table: bool) -> None:
         NotADirectoryError: If a parent is a file.
     """
     if is_table:
-        check_free(path, True, META)
+        check_free(path, True, META, FILES)
     if not overwrite and (any(path.iterdir()) if path.is_dir() and is_table else path.exists()):
         raise FileExistsError(f"{path} exists; name another path or pass --overwrite")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
@@ -108,7 +109,8 @@ def write_json(path: Path | None, value: Any) -> None:
     """Writes a value as JSON, if there is a path."""
     if path is not None:
         with atomic_file(path) as tmp:
-            tmp.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+            tmp.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files need not be UTF-8
 
 
 def numbers(option: str, text: str, *, least: int, n: int | None = None) -> list[int]:
