@@ -7,30 +7,25 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import pyterrier as pt
 
 from experiments.options import at_least, device
-from pyterrier_mart import (
-    BM25Index,
-    MARTReRanker,
-    SMTQueryTranslator,
-    TrainingOptions,
-    TranslationTable,
-    bm25_index,
-)
+from pyterrier_mart import BM25Index, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.datasets import MartDataset, XQuADR
 from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate
-from pyterrier_mart.mart.reranker import DEFAULT_ENCODER
+
+if TYPE_CHECKING:
+    from pyterrier_mart import MARTReRanker
 
 __all__ = ["DATA", "FOLDS", "Deeper", "RestOf", "Setting", "System", "arguments", "encoder_of", "languages"]
 
 #: The collections, and what their documents are called in titles.
 DATA = {"clef": "CLEF", "xquad-r": "XQuAD-R sentences"}
 FOLDS = 5
-_ENCODERS = {"clef": DEFAULT_ENCODER, "xquad-r": "e5-small"}
+_ENCODERS = {"clef": "bert-base-multilingual-uncased", "xquad-r": "e5-small"}
 _RESULTS = 100  # documents of a run: what AP@100 looks at
 # The options that decide what a re-ranker learns; results made with others are refused.
 _LEARNING = (
@@ -175,6 +170,8 @@ class Setting:
             fold: The fold.
             **options: Arguments of :class:`MARTReRanker` that differ from those of the command line.
         """
+        from pyterrier_mart import MARTReRanker, TrainingOptions  # torch: not before the options are checked
+
         a = self.args
         place = self.path / "training" / f"{label}-{fold.index}".replace(" ", "-") if self.path is not None else None
         training = TrainingOptions(

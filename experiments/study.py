@@ -17,7 +17,6 @@ from experiments.outcome import Outcome, seconds
 from experiments.ranking import DATA, FOLDS, Setting, System, arguments, encoder_of
 from pyterrier_mart.evaluation import CrossValidation
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.mart.inference import resolve_device
 
 __all__ = ["FOLDS", "Study", "collections", "kept", "main", "parse", "prepare", "run_jobs"]
 
@@ -97,6 +96,8 @@ def prepare(args: argparse.Namespace, stack: ExitStack) -> dict[str, Setting]:
     """
     try:
         if args.device is not None:
+            from pyterrier_mart.mart.inference import resolve_device  # torch: not before the options are checked
+
             resolve_device(args.device)
         return {pair: Setting(args, pair, stack) for pair in args.pairs}
     except (ValueError, OSError, ImportError) as err:
