@@ -30,6 +30,11 @@ _BUFFER = 1 << 20
 _STEP = 1 << 14  # so much of what comes before damage may be lost, with read() all of it
 _HEAD = 512  # a tar says what it is in the first 512 bytes
 _DEEPEST = 4  # a zip of tars of gzip files is three deep; more is hostile
+_LONGEST_HEADER = 1 << 20  # tarfile reads those that hold a name or the like as a whole
+_HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 _COMPRESSED = (".gz", ".bz2", ".xz", ".dz", ".lzma")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".tbz2", ".txz", ".tbz", ".deb")
 #: What the standard library raises on damaged or truncated archives. bz2 raises an OSError without a number.
@@ -48,7 +53,7 @@ class Member(NamedTuple):
 
     Attributes:
         name: Where it is, for messages and for finding it again: the path of the outermost file, and the names inside
-            archives behind it, with ``/`` between.
+            archives behind it, with one ``/`` between parts, also where an archive has ``/a``, ``./a`` or ``b//a``.
         stream: Its content. It can be read until the next member is asked for.
     """
 
@@ -187,7 +192,7 @@ def _decompressed(kind: str, stream: IO[bytes]) -> Iterator[Any]:
 def _zip(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
     with _seekable(stream) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            inner = f"{name}/{info.filename}"
+            inner = _inside(name, info.filename)
             if not info.filename or info.is_dir() or not (_opened_anyway(inner) or request.wanted(plain_name(inner))):
                 continue
             with _passing_over(request.damaged), _naming(inner):
@@ -198,15 +203,24 @@ def _zip(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterato
 
 
 def _tar(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_TarInfo) as archive:
         for info in archive:
-            inner = f"{name}/{info.name.removeprefix('./')}"
+            inner = _inside(name, info.name)
             if not info.isfile() or not (_opened_anyway(inner) or request.wanted(plain_name(inner))):
                 continue
             opened = archive.extractfile(info)
             if opened is not None:
                 with _passing_over(request.damaged), io.BufferedReader(_Guarded(opened, inner), _BUFFER) as plain:
                     yield from _open(plain, inner, request, depth + 1)
+
+
+class _TarInfo(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarInfo:
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _HEADERS and info.size > _LONGEST_HEADER:
+            raise tarfile.TarError(f"a header of {info.size:,} bytes, expected at most {_LONGEST_HEADER:,}")
+        return info
 
 
 def _deb(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterator[Member]:
@@ -223,7 +237,22 @@ def _deb(stream: IO[bytes], name: str, request: _Request, depth: int) -> Iterato
             with io.BufferedReader(_Guarded(_Part(stream, size), name), _BUFFER) as plain:
                 yield from _open(plain, f"{name}/{inner}", request, depth + 1)
             return
-        stream.read(size + size % 2)
+        _pass_over(stream, size, name)
+        stream.read(size % 2)  # which may be missing at the end
+
+
+def _pass_over(stream: IO[bytes], size: int, name: str) -> None:
+    while size:
+        data = stream.read(min(size, _BUFFER))
+        if not data:
+            raise ArchiveError(f"{name}: the archive is truncated: {size:,} bytes are missing")
+        size -= len(data)
+
+
+def _inside(archive: str, name: str) -> str:
+    """Returns what a file in an archive is called, however the archive spells it."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    return "/".join([archive, *(parts or ["."])])
 
 
 def _opened_anyway(name: str) -> bool:

@@ -305,3 +305,44 @@ def test_changed_bytes_are_errors_of_archives_or_nothing(put):
                 assert str(path) in str(err)
                 outcomes["damaged"] += 1
     assert min(outcomes.values()) > 100
+
+
+@pytest.mark.parametrize("make", [make_zip, make_tar])
+def test_names_are_canonical(put, make):
+    inner = gzip.compress(b"nested")
+    content = make({"/a.txt": b"1", "//b//c.txt": b"2", "./d/./e.txt": b"3", "in.zip": make_zip({"/q.sgml.gz": inner})})
+    path = put("packed", content)
+    expected = {"a.txt": b"1", "b/c.txt": b"2", "d/e.txt": b"3", "in.zip/q.sgml.gz": b"nested"}
+    name = "packed.tar" if make is make_tar else "packed.zip"
+    assert read(path.rename(path.with_name(name))) == expected
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_huge_header_of_a_tar_is_refused(put, format):
+    fine = make_tar({"x/" * 5000 + "y": b"1"}, format=format)
+    assert list(read(put("fine.tar", fine)).values()) == [b"1"]
+    path = put("huge.tgz", gzip.compress(make_tar({"x/" * (8 << 20) + "y": b"1"}, format=format)))
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match=r"huge\.tgz: .*a header of 16,777,.* bytes, expected at most 1,048,576"):
+        read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_huge_member_of_a_debian_package_is_passed_over_in_parts(put):
+    def header(name, size):
+        return f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{size:<10}`\n".encode()
+
+    data = make_tar({"a.txt": b"first"})
+    size = 64 << 20
+    start = b"!<arch>\n" + header("control.tar", size) + bytes(size)
+    path = put("huge.deb.gz", gzip.compress(start + header("data.tar", len(data)) + data, 1))
+    cut = put("cut.deb.gz", gzip.compress(b"!<arch>\n" + header("control.tar", size) + bytes(1000)))
+    tracemalloc.start()
+    assert list(read(path).values()) == [b"first"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+    with pytest.raises(ArchiveError, match=r"cut\.deb\.gz: the archive is truncated: 67,107,864 bytes are missing"):
+        read(cut)

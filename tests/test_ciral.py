@@ -250,7 +250,7 @@ def test_scan(home):
         "sw": ["sw/part1.jsonl", "sw/part2.tsv"],
         "yo": ["ciral_yo.json"],
     }
-    assert [file.name for file in found.unplaced] == ["passages.jsonl", "so-sw.jsonl"] and found.ignored == 4
+    assert [file.name for file in found.unplaced] == ["passages.jsonl", "so-sw.jsonl"] and len(found.ignored) == 4
     assert "2 files of passages in no known language (passages.jsonl, ...), 4 other files" in found.describe()
     with pytest.raises(NotADirectoryError, match="is not a folder"):
         ciral.scan(home / "somali.jsonl")

@@ -1,14 +1,17 @@
 """CLEF from a folder: what is in it, and the datasets that it makes."""
 
 import gzip
+import io
 import json
 import os
 import pickle
 import random
 import shutil
+import tarfile
 import threading
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +22,7 @@ from clef_collection import NO_RELEVANT, NOT_ITALIAN, ONLY_HERALD, write
 from pyterrier_mart import bm25_index
 from pyterrier_mart.datasets import CLEF, MartDatasetProvider, homes
 from pyterrier_mart.datasets.clef import COLLECTIONS, catalogue, scan
+from pyterrier_mart.datasets.clef import dataset as clef_dataset
 from pyterrier_mart.datasets.clef.settings import DOCUMENT_LANGUAGES, PAPER_PAIRS, collections_of
 from pyterrier_mart.evaluation import split
 
@@ -71,6 +75,15 @@ def test_a_home_is_remembered(tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "über clef")
     with pytest.raises(FileNotFoundError, match="was set up in .*über clef, which is not there: run"):
         homes.home("clef", "CLEF_HOME")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are always Unicode")
+def test_a_home_whose_name_is_not_utf8(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
+    folder = tmp_path / os.fsdecode(b"cl\xe9f")
+    folder.mkdir()
+    homes.remember("clef", folder)
+    assert homes.home("clef", "CLEF_HOME") == folder
 
 
 def test_the_variable_counts_more(tmp_path, monkeypatch):
@@ -241,6 +254,109 @@ def test_what_is_before_damage_is_read(tmp_path):
     documents = CLEF("en", home=tmp_path).documents()
     assert abs(len(documents) - found.count("lat94")) <= 1
     assert all(documents[f"LA010194-{i:04d}"]["text"].strip() == texts[i] for i in range(1900))
+
+
+def article(docno, text="text"):
+    return f"<DOC>\n<DOCNO> {docno} </DOCNO>\n<TEXT>\n{text}\n</TEXT>\n</DOC>\n"
+
+
+def test_members_of_any_spelling_are_read(tmp_path):
+    names = ("/1.sgml", "//x//2.sgml", "./3.sgml", "in.zip")
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("/q.sgml.gz", gzip.compress(article("LA010494-0001").encode()))
+    contents = [article(f"LA010{i}94-0001").encode() for i in (1, 2, 3)] + [inner.getvalue()]
+    with zipfile.ZipFile(tmp_path / "la.zip", "w") as archive:
+        for name, content in zip(names, contents, strict=True):
+            archive.writestr(name, content)
+    with tarfile.open(tmp_path / "la.tar", "w") as archive:
+        for name, content in zip(names, contents, strict=True):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content.replace(b"94-0001", b"94-0002")))
+    documents = CLEF("en", home=tmp_path).documents()
+    assert scan(tmp_path).count("lat94") == 8
+    # In the tar, what is compressed stays as it is.
+    assert sorted(documents) == sorted(
+        [f"LA010{i}94-0001" for i in (1, 2, 3, 4)] + [f"LA010{i}94-0002" for i in (1, 2, 3)]
+    )
+
+
+def test_a_file_that_changes_after_the_scan(tmp_path, monkeypatch):
+    path = tmp_path / "la.zip"
+
+    def pack(*members):
+        with zipfile.ZipFile(path, "w") as archive:
+            for i in members:
+                archive.writestr(f"{i}.sgml", article(f"LA010{i}94-0001"))
+
+    pack(1)
+    data = CLEF("en", home=tmp_path)
+    data.catalogue()
+    pack(1, 2)
+    with pytest.raises(ValueError, match=r"changed since it was looked through: la\.zip is another file now; make the"):
+        data.documents()
+    assert list(CLEF("en", home=tmp_path).documents()) == ["LA010194-0001", "LA010294-0001"]
+    pack(3)
+    data = CLEF("en", home=tmp_path)
+    data.catalogue()
+    read = clef_dataset.read_documents
+
+    def changes(*args):
+        yield from read(*args)
+        pack(3, 4)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clef_dataset, "read_documents", changes)
+        with pytest.raises(ValueError, match=r"la\.zip is another file now"):
+            data.documents()
+    data = CLEF("en", home=tmp_path)
+    assert list(data.documents()) == ["LA010394-0001", "LA010494-0001"]
+    again = CLEF("en", home=tmp_path)
+    again.catalogue()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"changed since it was looked through: la\.zip is not there any more"):
+        again.documents()
+
+
+def test_a_store_of_other_members_is_built_anew(tmp_path, monkeypatch):
+    """As when a newer version finds more in the same files."""
+    with zipfile.ZipFile(tmp_path / "la.zip", "w") as archive:
+        for i in (1, 2):
+            archive.writestr(f"{i}.sgml", article(f"LA010{i}94-0001"))
+    found = scan(tmp_path)
+    less = replace(found, documents={"lat94": {"la.zip": {"la.zip/1.sgml": 1}}})
+    assert len(clef_dataset.build(less, "lat94")) == 1 and len(clef_dataset.build(found, "lat94")) == 2
+
+
+def test_files_of_unusual_form_are_known(tmp_path):
+    topic = "<top><num>C041</num><{0}-title>Pesticidas {1}</{0}-title></top>\n"
+    contents = {
+        "a.sgml": article("LA010194-0001", "é").encode("utf-16"),
+        "b.xml": ('<?xml version="1.0" encoding="UTF-16"?>\n<C>' + article("LA010294-0001", "é")).encode("utf-16-be"),
+        "c.sgml": b"<!-- " + b"long " * 20_000 + b"-->\n" + article("LA010394-0001", "é").encode(),
+        "d.sgml": article("<P>LA010494-0001</P>", "é").encode(),
+        "topics_en": topic.format("EN", "é").encode("utf-16"),
+        "topics.es.tsv": "41\tniños\n".encode("utf-16"),
+        "q1": "41 0 LA010194-0001 1\n".encode("utf-16"),
+        "q2": b"# by NIST\n\n41 0 LA010294-0001 1\n",
+        "q3": b"topic iter docno rel\n41 0 LA010394-0001 1.0\n",
+        "q4": b"41 0 LA010494-0001 0\r42 0 LA010494-0001 1\r",
+        "note.txt": b"This is no part of it.\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    found = scan(tmp_path)
+    assert not found.problems and list(found.ignored_names) == ["note.txt"]
+    assert scan(tmp_path) == found
+    assert {code: topics["41"].title for code, topics in found.topics.items()} == {
+        "en": "Pesticidas é", "es": "niños"
+    }  # fmt: skip
+    labels = {"LA010194-0001": 1, "LA010294-0001": 1, "LA010394-0001": 1, "LA010494-0001": 0}
+    assert found.labels("lat94") == {"41": labels, "42": {"LA010494-0001": 1}}
+    documents = CLEF("en", home=tmp_path).documents()
+    assert {docno: fields["text"].strip() for docno, fields in documents.items()} == dict.fromkeys(labels, "é")
+    assert not documents.problems
 
 
 def test_numbers_at_the_edge_of_a_part(tmp_path, monkeypatch):
@@ -583,3 +699,12 @@ def test_damaged_caches_are_made_anew(clef, tmp_path):
     for path in homes.stores("clef").rglob("*.json.gz"):
         path.write_bytes(gzip.compress(json.dumps(["something else"]).encode()))
     assert scan(root).topics.keys() == clef.topics.keys()
+
+
+def test_arguments_of_another_kind(clef):
+    assert CLEF("en", collections="lat94").collections == ("lat94",)
+    for wrong in ([3], "lat", [["lat94"]]):
+        with pytest.raises(ValueError, match="There is no collection .* in English; there are lat94, gh95"):
+            CLEF("en", collections=wrong)
+    with pytest.raises(ValueError, match="variant=3: expected a string or None"):
+        dataset(clef, "de", "en").get_topics(3)

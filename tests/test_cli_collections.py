@@ -39,7 +39,9 @@ def rows(text):
 
 def test_setup_and_info(run, tmp_path):
     write(tmp_path / "clef", hostile=True)
-    (tmp_path / "clef/more.qrels").write_text("41 0 GH950102-777777 0\n")
+    (tmp_path / "clef/more.qrels").write_text(
+        "41 0 GH950102-777777 0\n" + "".join(f"{n} 0 XX-{n} 1\n" for n in range(41, 46))
+    )
     code, text, messages = run("clef", "setup", tmp_path / "clef")
     assert code == 0, messages
     assert "building lat94.store" in messages
@@ -54,7 +56,8 @@ def test_setup_and_info(run, tmp_path):
     assert ["mart:clef/en-es", "0", ""] in [row[:3] for row in table]
     assert "documents of efe94, efe95; judgments" in " ".join(row[-1] for row in table)
     assert "not there: lemonde94, lemonde95, atsfr94, atsfr95, lastampa94" in text
-    assert "3 hold no documents, topics or judgments" in text
+    assert "3 hold no documents, topics or judgments\n  ELRA licence.pdf\n  README.txt\n  empty.sgml\n" in text
+    assert "5 judgments of documents of no known collection: XX-41, XX-42, XX-43, ...\n" in text
     for found in ("RelAssess/damaged.txt, line 3", "broken.sgml, byte", "topics.so.tsv", "LA010194-0000: another text"):
         assert found in text
     again = run("clef", "info")
@@ -78,6 +81,17 @@ def test_setup_in_another_folder(run, tmp_path, monkeypatch):
     assert code == 0 and f"CLEF_HOME is {tmp_path / 'other'}, which counts more" in messages
     assert run("clef", "info")[2].startswith(f"error: CLEF_HOME is {tmp_path / 'other'}, which is not there")
     monkeypatch.delenv("CLEF_HOME")
+    assert run("clef", "info")[0] == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are always Unicode")
+def test_setup_in_a_folder_whose_name_is_not_utf8(run, tmp_path):
+    folder = tmp_path / os.fsdecode(b"cl\xe9f")
+    folder.mkdir()
+    (folder / os.fsdecode(b"\xe9.txt")).write_text("something else")
+    (folder / os.fsdecode(b"\xe9.sgml")).write_text("<DOC><DOCNO>LA010194-0001</DOCNO><TEXT>text</TEXT></DOC>")
+    code, text, messages = run("clef", "setup", folder)
+    assert code == 0 and "CLEF in" in text and "cl?f" in text and "  ?.txt" in text, messages
     assert run("clef", "info")[0] == 0
 
 
@@ -158,6 +172,27 @@ def test_ciral(run, tmp_path):
     code, text, _ = run("ciral", "info")
     assert code == 0 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
     assert ["so", "1", "3"] in [row[:3] for row in rows(text)]
+
+
+def test_ciral_names_what_it_passes_over(run, tmp_path):
+    line = json.dumps({"docid": "SITE#1#1", "title": "t", "text": "warar", "url": ""})
+    for name, content in {
+        "somali.jsonl": "\ufeff" + line, "passages.jsonl": line, "yoruba.json": f"[{line}]", "README.md": "x"
+    }.items():  # fmt: skip
+        (tmp_path / "ciral" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "ciral" / name).write_text(content, encoding="utf-8")
+    code, text, messages = run("ciral", "setup", tmp_path / "ciral")
+    assert code == 0, messages
+    assert [row[:3] for row in rows(text) if row[0] == "so"] == [["so", "1", "1"]]
+    assert (
+        "holds somali: 1 files, 1 files of passages in no known language (passages.jsonl, ...), 2 other files" in text
+    )
+    assert (
+        "3 files are not read:\n  passages.jsonl: neither the file's name nor its folder's tells one language\n" in text
+    )
+    assert "  README.md: the name does not end in .jsonl, .json, .tsv" in text
+    assert "  yoruba.json: the first lines are neither JSON objects with a docid" in text
+    assert "3 files are not read" in run("ciral", "info")[1]
 
 
 def test_ciral_without_passages(run, tmp_path):

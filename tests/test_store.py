@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,33 @@ def test_a_database_that_is_something_else_or_of_another_version(tmp_path, store
     newer.close()
     with pytest.raises(ValueError, match="version 9, expected 1"):
         DocumentStore(store.path)
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM meta WHERE key = 'fields'", "UPDATE meta SET value = '3' WHERE key = 'meta'",
+               "UPDATE meta SET value = x'ff' WHERE key = 'problems'", "DROP TABLE meta"]
+)  # fmt: skip
+def test_a_damaged_header_is_named_and_the_store_built_anew(store, sources, change):
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(ValueError, match=r"news\.store"):
+        DocumentStore(store.path)
+    again = build_store(store.path, sources, read, fields=FIELDS, meta={"language": "en"})
+    assert list(again) == [docno for docno, _, _ in EXPECTED]
+
+
+def test_a_truncated_store_is_built_anew(store, sources):
+    os.truncate(store.path, store.path.stat().st_size // 2)
+    again = build_store(store.path, sources, read, fields=FIELDS, meta={"language": "en"})
+    assert list(again) == [docno for docno, _, _ in EXPECTED]
+
+
+def test_a_store_that_is_deleted(store):
+    opened = DocumentStore(store.path)
+    store.path.unlink()
+    for ask in (lambda: opened["D1"], lambda: list(opened), lambda: "D1" in opened):
+        with pytest.raises(FileNotFoundError, match=r"news\.store: the document store is not there any more"):
+            ask()
 
 
 def test_a_damaged_store_is_named(store):

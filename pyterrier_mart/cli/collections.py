@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE, build
 from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, PAPER_TOPICS, topic_languages
-from pyterrier_mart.datasets.clef.summary import built, documents_found, unknown_judged
+from pyterrier_mart.datasets.clef.summary import built, documents_found, examples, unknown_judged, unplaced_judged
 from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.text import LANGUAGES
 
@@ -30,6 +31,7 @@ ciral_app = typer.Typer(help="Set up the passages of CIRAL, or see what is there
 
 Folder = Annotated[Path, typer.Argument(help="The folder with the files, as they came.", metavar="DIR")]
 _MOST_PROBLEMS = 60
+_MOST_NAMES = 20
 
 
 @clef_app.command("setup")
@@ -59,8 +61,7 @@ def clef_info() -> None:
 
 
 def _show_clef(catalogue: Catalogue) -> None:
-    where = f"CLEF in {catalogue.home}, what was read of it in {catalogue.cache}"
-    out.print(where, markup=False, emoji=False, soft_wrap=True)
+    _say(f"CLEF in {catalogue.home}, what was read of it in {catalogue.cache}")
     out.print(_documents(catalogue))
     missing = [key for key in COLLECTIONS if not catalogue.count(key)]
     if missing:
@@ -68,7 +69,10 @@ def _show_clef(catalogue: Catalogue) -> None:
     if catalogue.topics:
         out.print(_clef_topics(catalogue))
     out.print(_pairs(catalogue))
-    out.print(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
+    _say(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
+    _list(catalogue.ignored_names, catalogue.ignored)
+    if unplaced := unplaced_judged(catalogue):
+        _say(f"{len(unplaced):,} judgments of documents of no known collection: {examples(unplaced)}")
     if catalogue.repeated:
         out.print(f"{catalogue.repeated:,} judgments stand in more than one place, with the same label")
     problems = catalogue.problems.copy()
@@ -165,7 +169,7 @@ def ciral_setup(folder: Folder) -> None:
         raise ValueError(f"{found.describe()}; expected CIRAL's passages, in files such as somali.jsonl.gz")
     home = homes.remember("ciral", folder)
     problems = Problems()
-    _show_ciral(ciral.check(found, problems=problems, verbose=True), problems)
+    _show_ciral(found, ciral.check(found, problems=problems, verbose=True), problems)
     _warn_of_variable(CIRAL_VARIABLE, home)
 
 
@@ -174,11 +178,17 @@ def ciral_info() -> None:
     """Show what of CIRAL is there: topics and judgments, which come with the package, and passages."""
     out.print(_grid("Topics and judgments", ciral_topics()))
     problems = Problems()
-    _show_ciral(ciral.check(homes.home("ciral", CIRAL_VARIABLE), build=False, problems=problems), problems)
+    found = ciral.scan(homes.home("ciral", CIRAL_VARIABLE))
+    _show_ciral(found, ciral.check(found, build=False, problems=problems), problems)
 
 
-def _show_ciral(passages: pd.DataFrame, problems: Problems) -> None:
+def _show_ciral(found: ciral.Scan, passages: pd.DataFrame, problems: Problems) -> None:
     out.print(_grid("Passages", passages))
+    _say(found.describe())
+    passed_over = list(found.passed_over())
+    if passed_over:
+        _say(f"{len(passed_over):,} files are not read:")
+        _list(passed_over, len(passed_over))
     _show_problems(problems)
 
 
@@ -194,9 +204,22 @@ def _grid(title: str, frame: pd.DataFrame) -> Table:
 def _show_problems(problems: Problems) -> None:
     lines = problems.summary()
     for line in lines[:_MOST_PROBLEMS]:
-        out.print(line, markup=False, emoji=False, soft_wrap=True)
+        _say(line)
     if len(lines) > _MOST_PROBLEMS:
         out.print(f"and {len(lines) - _MOST_PROBLEMS:,} more lines")
+
+
+def _list(names: Sequence[str], count: int) -> None:
+    """Shows the first of so many names."""
+    for name in names[:_MOST_NAMES]:
+        _say(f"  {name}")
+    if count > len(names[:_MOST_NAMES]):
+        _say(f"  and {count - len(names[:_MOST_NAMES]):,} more")
+
+
+def _say(text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()  # names of files need not be Unicode
+    out.print(text, markup=False, emoji=False, soft_wrap=True)
 
 
 def _warn_of_variable(variable: str, folder: Path) -> None:

@@ -67,7 +67,8 @@ def remember(name: str, path: str | os.PathLike[str]) -> Path:
     known = _remembered()
     if known.get(name) != str(folder):
         with atomic_file(_file()) as tmp:
-            tmp.write_text(json.dumps({**known, name: str(folder)}, indent=1, ensure_ascii=False), encoding="utf-8")
+            # In ASCII, for a name that is not UTF-8 has halves of surrogate pairs.
+            tmp.write_text(json.dumps({**known, name: str(folder)}, indent=1), encoding="ascii")
     return folder
 
 

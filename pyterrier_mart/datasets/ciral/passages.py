@@ -41,20 +41,27 @@ class Scan(NamedTuple):
         folder: The folder.
         files: The files with passages, by language.
         unplaced: Files with passages in a language that neither their names nor their folders tell.
-        ignored: How many other files there are.
+        ignored: The other files, and why they are none.
     """
 
     folder: Path
     files: Mapping[str, tuple[Path, ...]]
     unplaced: tuple[Path, ...]
-    ignored: int
+    ignored: Mapping[Path, str]
 
     def describe(self) -> str:
         """Returns in a sentence what was found."""
         parts = [f"{LANGUAGES[code]}: {len(files)} files" for code, files in self.files.items()]
         if self.unplaced:
             parts.append(f"{len(self.unplaced)} files of passages in no known language ({self.unplaced[0].name}, ...)")
-        return f"{self.folder} holds {', '.join([*parts, f'{self.ignored} other files'])}"
+        return f"{self.folder} holds {', '.join([*parts, f'{len(self.ignored)} other files'])}"
+
+    def passed_over(self) -> Iterator[str]:
+        """Gives for each file that is not read its path in the folder, and why."""
+        for path in self.unplaced:
+            yield f"{path.relative_to(self.folder)}: neither the file's name nor its folder's tells one language"
+        for path, why in self.ignored.items():
+            yield f"{path.relative_to(self.folder)}: {why}"
 
 
 def scan(folder: Path) -> Scan:
@@ -74,13 +81,15 @@ def scan(folder: Path) -> Scan:
         raise NotADirectoryError(f"{folder} is not a folder")
     files: dict[str, list[Path]] = {}
     unplaced: list[Path] = []
-    ignored = 0
+    ignored: dict[Path, str] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         inside = path.relative_to(folder)
         if any(part.startswith(".") for part in inside.parts):
             continue
-        if not _may_hold_passages(path) or not _holds_passages(path):
-            ignored += 1
+        if not _may_hold_passages(path):
+            ignored[path] = f"the name does not end in {', '.join(_ENDINGS)}, or these and {', '.join(_COMPRESSED)}"
+        elif not _holds_passages(path):
+            ignored[path] = "the first lines are neither JSON objects with a docid nor tab-separated passages"
         elif language := _language(inside):
             files.setdefault(language, []).append(path)
         else:
@@ -106,7 +115,7 @@ def _holds_passages(path: Path) -> bool:
 
 
 def _docno_of(line: bytes) -> str:
-    text = line.decode("utf-8", errors="replace").strip()
+    text = line.decode("utf-8-sig", errors="replace").strip()
     if not text.startswith("{"):
         return text.partition("\t")[0]
     match = re.search(r'"docid"\s*:\s*"([^"\\]*)"', text)

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from pyterrier_mart.archives import ArchiveError, files, members
 from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
+from pyterrier_mart.datasets.clef.utf16 import AsUtf8, utf_16_of
 from pyterrier_mart.datasets.homes import stores
 from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.files import atomic_file
@@ -32,15 +33,21 @@ from pyterrier_mart.files import atomic_file
 __all__ = ["Catalogue", "below", "scan"]
 
 #: Another number makes older caches void.
-_VERSION = 1
+_VERSION = 2
 _HEAD = 1 << 16
+_LONGEST_HEAD = 8 << 20  # of a file that begins with comments, or with a document type
+_FIRST_LINES = 5  # judgments may have a header, or comments, before them
+_NAMES_KEPT = 20
 _CHUNK = 1 << 20
 _OVERLAP = 512  # more than a tag and a number take
 _DOCNO, _DOCID = (
-    re.compile(rb"<%s(?:\s[^<>]{0,200})?>\s{0,20}([^<>\s]{1,100})\s{0,20}<" % tag, re.IGNORECASE)
+    re.compile(
+        rb"<%s(?:\s[^<>]{0,200})?>\s{0,20}(?:<[^<>/]{1,40}>\s{0,20}){0,2}([^<>\s]{1,100})\s{0,20}<" % tag, re.IGNORECASE
+    )
     for tag in (b"DOCNO", b"DOCID")
 )
 _DOCUMENT = re.compile(rb"<DOC(?:\s[^<>]{0,200})?>", re.IGNORECASE)
+_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?\s*<[!?]")
 _TOPIC = re.compile(rb"<top(?:ic)?(?:\s[^<>]{0,200})?>", re.IGNORECASE)
 
 
@@ -55,8 +62,10 @@ class Catalogue:
             ``home`` too. Documents of no known collection are under ``""``.
         topics: By language and number.
         judged: By collection, topic and label, the documents, with a space between them.
+        stamps: Size and time of each file when it was looked at.
         files: How many files were looked at, those inside archives too.
         ignored: How many of them are neither documents nor topics nor judgments.
+        ignored_names: What the first of these are called.
         repeated: How many judgments were there twice, with the same label.
         problems: What was wrong in the files.
     """
@@ -65,8 +74,10 @@ class Catalogue:
     documents: Mapping[str, Mapping[str, Mapping[str, int]]]
     topics: Mapping[str, Mapping[str, Topic]]
     judged: Mapping[str, Mapping[str, Mapping[str, str]]]
+    stamps: Mapping[str, Sequence[int]]
     files: int = 0
     ignored: int = 0
+    ignored_names: Sequence[str] = ()
     repeated: int = 0
     problems: Problems = field(default_factory=Problems)
     _labels: dict[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict, repr=False, compare=False)
@@ -83,6 +94,26 @@ class Catalogue:
     def count(self, collection: str) -> int:
         """Returns how many documents of a collection the files hold; one that is there twice counts twice."""
         return sum(sum(inside.values()) for inside in self.documents.get(collection, {}).values())
+
+    def check_unchanged(self, file: str) -> None:
+        """Raises if a file is not the one that was looked at: what is in it is not known any more.
+
+        Args:
+            file: Its path below ``home``.
+
+        Raises:
+            FileNotFoundError: If it is gone.
+            ValueError: If its size or time is another one.
+        """
+        remedy = "make the dataset anew, or run the command again, to look through it anew"
+        try:
+            stamp = _stamp(self.home / file)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{self.home} changed since it was looked through: {file} is not there any more; {remedy}"
+            ) from None
+        if tuple(self.stamps[file]) != stamp:
+            raise ValueError(f"{self.home} changed since it was looked through: {file} is another file now; {remedy}")
 
     def store(self, collection: str) -> Path:
         """Returns where the store of a collection is, or will be."""
@@ -150,9 +181,13 @@ def _tree(home: Path) -> dict[str, _Stamp]:
     found = {}
     for path in files(home):
         if not path.is_relative_to(own):
-            stat = path.stat()
-            found[path.relative_to(home).as_posix()] = _Stamp(stat.st_size, stat.st_mtime_ns)
+            found[path.relative_to(home).as_posix()] = _stamp(path)
     return found
+
+
+def _stamp(path: Path) -> _Stamp:
+    stat = path.stat()
+    return _Stamp(stat.st_size, stat.st_mtime_ns)
 
 
 # ---------------------------------------------------------------------------------------------------- a file's content
@@ -168,6 +203,7 @@ class _Finding:
     judgments: dict[str, list[str]] = field(default_factory=dict)
     files: int = 0
     ignored: int = 0
+    ignored_names: list[str] = field(default_factory=list)
     problems: dict[str, Any] = field(default_factory=dict)
 
 
@@ -219,30 +255,43 @@ def _look_at(home: Path, name: str, stamp: _Stamp, progress: Callable[[int], obj
 
 def _look_into(stream: Any, name: str, finding: _Finding, problems: Problems) -> None:
     head = _head(stream)
-    line = _first_line(head)
-    with io.BufferedReader(_Rewound(head, stream), _CHUNK) as whole:
-        if _DOCUMENT.search(head) and (_DOCNO.search(head) or _DOCID.search(head)):
-            _count(whole, finding.documents.setdefault(name, {}))
-        elif is_judgment(line):
-            lines = finding.judgments.setdefault(name, [])  # those before a damage too
-            lines.extend(" ".join(map(str, found)) for found in read_qrels(whole, name, problems))
-        elif _TOPIC.search(head) or is_topic(line):
+    whole: io.RawIOBase = _Rewound(head, stream)
+    if codec := utf_16_of(head):
+        whole = AsUtf8(whole, codec)
+        head = head.decode(codec, "replace").encode("utf-8", "replace")
+    lines = _first_lines(head)
+    with io.BufferedReader(whole, _CHUNK) as text:
+        if _holds_documents(head):
+            _count(text, finding.documents.setdefault(name, {}))
+        elif any(map(is_judgment, lines)):
+            judgments = finding.judgments.setdefault(name, [])  # those before a damage too
+            judgments.extend(" ".join(map(str, found)) for found in read_qrels(text, name, problems))
+        elif _TOPIC.search(head) or any(map(is_topic, lines[:1])):
             try:
-                finding.topics += [[*topic, name] for topic in read_topics(whole, name, problems)]
+                finding.topics += [[*topic, name] for topic in read_topics(text, name, problems)]
             except ArchiveError:
                 raise
             except ValueError as err:
                 problems.add(name, "", str(err).removeprefix(f"{name}: "), kind="files of topics that are not used")
         else:
             finding.ignored += 1
+            if len(finding.ignored_names) < _NAMES_KEPT:
+                finding.ignored_names.append(name)
+
+
+def _holds_documents(head: bytes) -> bool:
+    return bool(_DOCUMENT.search(head) and (_DOCNO.search(head) or _DOCID.search(head)))
 
 
 def _head(stream: Any) -> bytes:
     """Reads the beginning of a file; of a damaged one, what there is. ``read()`` would lose what is before damage."""
     head = b""
+    size = _HEAD
     try:
-        while len(head) < _HEAD and (part := stream.read1(_HEAD - len(head))):
+        while len(head) < size and (part := stream.read1(size - len(head))):
             head += part
+            if len(head) == _HEAD and _PROLOG.match(head) and not _holds_documents(head):
+                size = _LONGEST_HEAD
     except ArchiveError:
         if not head:
             raise
@@ -265,8 +314,9 @@ class _Rewound(io.RawIOBase):
         return len(data)
 
 
-def _first_line(head: bytes) -> str:
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0][:4096].decode("utf-8", "replace")
+def _first_lines(head: bytes) -> list[str]:
+    lines = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip().splitlines()
+    return [line[:4096].decode("utf-8", "replace") for line in lines if line.strip()][:_FIRST_LINES]
 
 
 def _count(stream: Any, counts: dict[str, int]) -> None:
@@ -315,8 +365,10 @@ def _merged(home: Path, findings: Mapping[str, _Finding]) -> Catalogue:
         documents,
         {language: dict(sorted(known.items(), key=_by_number)) for language, known in sorted(topics.items())},
         _by_collection(judgments),
+        {file: finding.stamp for file, finding in findings.items()},
         files=sum(finding.files for finding in findings.values()),
         ignored=sum(finding.ignored for finding in findings.values()),
+        ignored_names=[name for finding in findings.values() for name in finding.ignored_names][:_NAMES_KEPT],
         repeated=judgments.repeated,
         problems=problems,
     )
@@ -381,8 +433,10 @@ def _plain(catalogue: Catalogue) -> dict[str, Any]:
         "documents": catalogue.documents,
         "topics": [topic for known in catalogue.topics.values() for topic in known.values()],
         "judged": catalogue.judged,
+        "stamps": catalogue.stamps,
         "files": catalogue.files,
         "ignored": catalogue.ignored,
+        "ignored_names": catalogue.ignored_names,
         "repeated": catalogue.repeated,
         "problems": catalogue.problems.to_json(),
     }
@@ -398,8 +452,10 @@ def _restored(home: Path, kept: Mapping[str, Any]) -> Catalogue:
         kept["documents"],
         topics,
         kept["judged"],
+        kept["stamps"],
         files=kept["files"],
         ignored=kept["ignored"],
+        ignored_names=kept["ignored_names"],
         repeated=kept["repeated"],
         problems=Problems.from_json(kept["problems"]),
     )

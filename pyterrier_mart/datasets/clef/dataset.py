@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pyterrier_mart.archives import ArchiveError, members
+from pyterrier_mart.archives import ArchiveError, members, plain_name
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import summary
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, below, scan
@@ -100,8 +102,8 @@ class CLEF(MartDataset):
         Args:
             query_language: Code of the topics' language.
             document_language: Code of the documents' language, or None for that of the topics.
-            collections: Keys of the documents' collections, out of ``clef.COLLECTIONS``. By default those that the
-                paper uses, or in another language all of it.
+            collections: Key or keys of the documents' collections, out of ``clef.COLLECTIONS``. By default those that
+                the paper uses, or in another language all of it.
             topic_fields: What queries are made of, out of title, description and narrative.
             home: The folder, in place of the one that was set up.
 
@@ -265,6 +267,8 @@ class CLEF(MartDataset):
 
     def _variant(self, variant: str | None) -> _Variant:
         language, fields, everything = self.languages[0], self.topic_fields, False
+        if not isinstance(variant, str | None):
+            raise ValueError(f"variant={variant!r}: expected a string or None")
         for part in variant.split("/") if variant is not None else ():
             if part == _ALL:
                 everything = True
@@ -327,15 +331,22 @@ def build(
         collection: Key of the collection.
         verbose: Whether to show a progress bar.
         problems: Where damage is reported.
+
+    Raises:
+        FileNotFoundError: If a file is gone since the folder was looked through.
+        ValueError: If a file has changed since then.
     """
     inside = catalogue.documents[collection]
+    for file in inside:
+        catalogue.check_unchanged(file)
     problems = problems if problems is not None else Problems()
+    members = hashlib.sha256(json.dumps(inside).encode()).hexdigest()  # what a scan finds may change, of the same files
     return build_store(
         catalogue.store(collection),
         [catalogue.home / file for file in inside],
         partial(_read, catalogue, collection, problems),
         fields=("text", "title"),
-        meta={"collection": collection, "language": COLLECTIONS[collection].language},
+        meta={"collection": collection, "language": COLLECTIONS[collection].language, "members": members},
         problems=problems,
         verbose=verbose,
     )
@@ -346,14 +357,15 @@ def _read(
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yields the documents of a collection that a file holds."""
     home = catalogue.home
-    names = catalogue.documents[collection][path.relative_to(home).as_posix()]
+    file = path.relative_to(home).as_posix()
+    names = catalogue.documents[collection][file]
     # Archives on the way to a document have to be opened, and are asked for without their endings (.gz).
     opened = set()
     for name in names:
         outer = str(path)
         for part in ("", *name.split("/")[len(path.relative_to(home).parts) :]):
             outer = f"{outer}/{part}" if part else outer
-            opened |= {outer, os.path.splitext(outer)[0]}
+            opened |= {outer, plain_name(outer)}
 
     def damaged(err: ArchiveError) -> None:
         problems.add(below(home, str(path)), "", str(err), kind="damaged archives")
@@ -364,6 +376,7 @@ def _read(
             for docno, title, text in read_documents(member.stream, name, problems):
                 if of_docno(docno) == collection:
                     yield docno, {"text": f"{title}\n{text}" if title else text, "title": title}
+    catalogue.check_unchanged(file)  # else the store would count as complete
 
 
 def _query(topic: Topic, fields: Sequence[str]) -> str:
@@ -371,14 +384,15 @@ def _query(topic: Topic, fields: Sequence[str]) -> str:
 
 
 def _checked(collections: Sequence[str], language: str) -> tuple[str, ...]:
+    chosen = [collections] if isinstance(collections, str) else list(collections)
     of_language = [key for key, known in COLLECTIONS.items() if known.language == language]
-    unknown = [key for key in collections if key not in of_language]
-    if unknown or not collections:
+    unknown = [str(key) for key in chosen if key not in of_language]
+    if unknown or not chosen:
         raise ValueError(
             f"There is no collection {', '.join(unknown) or 'without a name'} in {LANGUAGES[language]}; "
             f"there are {', '.join(of_language)}."
         )
-    return tuple(key for key in of_language if key in collections)
+    return tuple(key for key in of_language if key in chosen)
 
 
 def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:

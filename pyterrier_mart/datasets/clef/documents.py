@@ -15,6 +15,7 @@ from typing import IO, NamedTuple
 
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
+from pyterrier_mart.datasets.clef.utf16 import utf_16_of
 from pyterrier_mart.datasets.problems import Problems
 
 __all__ = ["Document", "read_documents"]
@@ -32,10 +33,6 @@ _GLIMPSE = 16 << 10
 _OUTSIDE = re.compile(rb"<!--.*?-->|<[!?/]?[A-Za-z][^<>]*>|[\s\0\x1a]+", re.DOTALL)
 
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{1,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
-_UTF_16 = (
-    (re.compile(rb"\xff\xfe|<\0[^\0]\0[^\0]\0"), "utf-16-le"),
-    (re.compile(rb"\xfe\xff|\0<\0[^\0]\0[^\0]"), "utf-16-be"),
-)
 #: What a file is in that is not in UTF-8 and does not say so. Windows-1252 is ISO-8859-1 and more.
 _EIGHT_BIT = {"bg": "cp1251", "ru": "cp1251", "hu": "cp1250"}
 _STRAY = re.compile(rb"((?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+)|[\x80-\xff]")
@@ -198,15 +195,14 @@ def _chunks(stream: IO[bytes], reader: _Reader) -> Iterator[bytes]:
     chunk = reader.read(stream)
     while len(chunk) < _HEAD and (more := reader.read(stream)):
         chunk += more
-    for pattern, encoding in _UTF_16:
-        if pattern.match(chunk):
-            reader.encoding = "utf-8"
-            decoder = codecs.getincrementaldecoder(encoding)("replace")
-            while chunk:
-                yield decoder.decode(chunk).encode("utf-8", "replace")
-                chunk = reader.read(stream)
-            yield decoder.decode(b"", True).encode("utf-8", "replace")
-            return
+    if codec := utf_16_of(chunk):
+        reader.encoding = "utf-8"
+        decoder = codecs.getincrementaldecoder(codec)("replace")
+        while chunk:
+            yield decoder.decode(chunk).encode("utf-8", "replace")
+            chunk = reader.read(stream)
+        yield decoder.decode(b"", True).encode("utf-8", "replace")
+        return
     reader.look_at_head(chunk)
     while chunk:
         yield chunk

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from pyterrier_mart.datasets.clef.topics import topic_number
+from pyterrier_mart.datasets.clef.topics import NUMBER_COLUMN, topic_number
 from pyterrier_mart.datasets.problems import Problems
 
 __all__ = ["Judgment", "Judgments", "is_judgment", "read_qrels"]
 
 _LONGEST_LINE = 4096
 _DAMAGE = "damaged lines of judgments"
-_LABEL = re.compile(r"-?[0-9]{1,3}")
+_LABEL = re.compile(r"(-?[0-9]{1,3})(?:\.0{1,9})?")
 
 
 class Judgment(NamedTuple):
@@ -33,43 +34,59 @@ class Judgment(NamedTuple):
 def read_qrels(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Judgment]:
     """Yields the judgments of a file, in any order; a malformed line is reported, and the others are read.
 
+    Lines that begin with ``#`` are comments, and the first line may name the columns.
+
     Args:
         stream: The content of the file, decompressed.
         name: Its name, for messages.
         problems: Where damage is reported.
     """
     numbers: dict[str, str] = {}
-    i = 0
-    while raw := stream.readline(_LONGEST_LINE):
-        i += 1
-        line = raw.decode("utf-8", "replace").removeprefix("\ufeff")
-        while len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):  # passes over the rest of a line
-            raw = stream.readline(_LONGEST_LINE)
+    for i, line in enumerate(_lines(stream), start=1):
         cells = line.split()
-        if not cells:
+        if not cells or cells[0].startswith("#") or (i == 1 and cells[0].lower() in NUMBER_COLUMN):
             continue
         try:
             given, _, docno, label = cells
             number = numbers.get(given)
             if number is None:
                 number = numbers[given] = topic_number(given)
-            if not _LABEL.fullmatch(label):
-                raise ValueError
+            value = _label(label)
         except ValueError:
             problems.add(
                 name, f"line {i}", f"expected 'topic 0 docno label', found {line.strip()[:60]!r}", kind=_DAMAGE
             )
             continue
-        yield Judgment(number, docno, int(label))
+        yield Judgment(number, docno, value)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Yields lines with any kind of end; of one that is too long, its beginning."""
+    text = io.TextIOWrapper(stream, "utf-8", errors="replace")
+    try:
+        while line := text.readline(_LONGEST_LINE):
+            yield line.removeprefix("\ufeff")
+            while len(line) == _LONGEST_LINE and not line.endswith("\n"):
+                line = text.readline(_LONGEST_LINE)
+    finally:
+        text.detach()  # or it would close the stream
+
+
+def _label(text: str) -> int:
+    match = _LABEL.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a whole number, found {text!r}")
+    return int(match[1])
 
 
 def is_judgment(line: str) -> bool:
     """Returns whether a line is a judgment, and not one of a run or of tab-separated topics."""
     cells = line.split()
-    if len(cells) != 4 or cells[1].upper() not in ("0", "Q0") or not _LABEL.fullmatch(cells[3]):
+    if len(cells) != 4 or cells[1].upper() not in ("0", "Q0"):
         return False
     try:
         topic_number(cells[0])
+        _label(cells[3])
     except ValueError:
         return False
     return True

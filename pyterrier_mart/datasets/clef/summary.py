@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -16,7 +16,7 @@ from pyterrier_mart.text import LANGUAGES
 if TYPE_CHECKING:
     from pyterrier_mart.datasets.clef.dataset import CLEF
 
-__all__ = ["built", "check", "counts", "documents_found", "unknown_judged"]
+__all__ = ["built", "check", "counts", "documents_found", "examples", "unknown_judged", "unplaced_judged"]
 
 _SHOWN = 10
 _BATCH = 5000
@@ -46,6 +46,11 @@ def unknown_judged(catalogue: Catalogue, collection: str) -> list[str] | None:
     for start in range(0, len(judged), _BATCH):
         known.update(store.get_many(judged[start : start + _BATCH]))
     return [docno for docno in judged if docno not in known]
+
+
+def unplaced_judged(catalogue: Catalogue) -> list[str]:
+    """Returns the judged documents whose numbers are of no known collection, once per judgment."""
+    return [docno for labels in catalogue.labels("").values() for docno in labels]
 
 
 def counts(dataset: CLEF) -> pd.DataFrame:
@@ -104,11 +109,15 @@ def _documents(catalogue: Catalogue, key: str) -> Iterable[str]:
         yield f"{n:,} documents of {known.name} ({key}), {more} than CLEF has"
     unknown = unknown_judged(catalogue, key)
     if unknown:
-        shown = ", ".join(unknown[:3]) + ", ..." * (len(unknown) > 3)
-        yield f"{len(unknown):,} judged documents of {known.name} ({key}) are not in the files: {shown}"
+        yield f"{len(unknown):,} judged documents of {known.name} ({key}) are not in the files: {examples(unknown)}"
     judged = len({docno for labels in catalogue.labels(key).values() for docno in labels})
     if not judged:
         yield f"no document of {known.name} ({key}) is judged"
+
+
+def examples(docnos: Sequence[str]) -> str:
+    """Returns the first numbers of documents as a text."""
+    return ", ".join(dict.fromkeys(docnos[:3])) + ", ..." * (len(docnos) > 3)
 
 
 def _numbers(dataset: CLEF) -> list[str]:

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.text import LANGUAGES, language_code
 
-__all__ = ["Topic", "is_topic", "language_of_name", "read_topics", "topic_number"]
+__all__ = ["NUMBER_COLUMN", "Topic", "is_topic", "language_of_name", "read_topics", "topic_number"]
 
 #: Real files of topics have some hundred kilobytes.
 _LONGEST = 64 << 20
@@ -43,7 +43,8 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # TREC's topics name the field once more, in the text.
 _TREC_LABEL = re.compile(r"\s*(?:Number|Topic|Description|Narrative)\s*:", re.IGNORECASE)
-_HEADER = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
+#: What the first cell of a table's first line may say.
+NUMBER_COLUMN = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
 _NAMES = {name.lower(): code for code, name in LANGUAGES.items()}
 
 
@@ -121,7 +122,7 @@ def is_topic(line: str) -> bool:
     cells = [cell.strip() for cell in line.split("\t")]
     if not 2 <= len(cells) <= 4 or not cells[1]:
         return False
-    return cells[0].lower() in _HEADER or _NUMBER.fullmatch(cells[0]) is not None
+    return cells[0].lower() in NUMBER_COLUMN or _NUMBER.fullmatch(cells[0]) is not None
 
 
 def _of_name(name: str) -> str:
@@ -245,7 +246,7 @@ def _tab_separated(text: str, name: str, problems: Problems, language: str) -> I
         cells = [" ".join(cell.split()) for cell in line.split("\t")]
         if not any(cells):
             continue
-        header, first = first and cells[0].lower() in _HEADER, False
+        header, first = first and cells[0].lower() in NUMBER_COLUMN, False
         if header:
             continue
         if not 2 <= len(cells) <= 4 or not cells[1]:

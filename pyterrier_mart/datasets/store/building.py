@@ -284,7 +284,7 @@ def _resumed(partial: Path, plan: _Plan) -> sqlite3.Connection:
             header = read_header(connection)
             if (header["fields"], header["meta"], header["sources"]) == (list(plan.fields), plan.meta, plan.sources):
                 return connection
-        except (sqlite3.DatabaseError, ValueError, KeyError):
+        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError):
             pass
         connection.close()
     for file in (partial, Path(f"{partial}-journal")):

@@ -18,6 +18,9 @@ from pyterrier_mart.datasets.store.format import BATCH, PARAMETERS, clean, colum
 __all__ = ["DocumentStore", "StoreUnion"]
 
 
+_REMEDY = "delete it to build it anew"
+
+
 class _Documents(Mapping[str, Mapping[str, str]]):
     """What one store and several have in common."""
 
@@ -93,16 +96,21 @@ class DocumentStore(_Documents):
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it is not a complete store.
+            ValueError: If it is not a complete store. A text that is damaged is found where it is read.
         """
         self.path = Path(path).absolute()
         self._opened: _Opened | None = None
         header = self._header()
-        self.fields: tuple[str, ...] = tuple(header["fields"])
-        self.meta: Mapping[str, Any] = MappingProxyType(header["meta"])
-        self.problems = Problems.from_json(header["problems"])
-        self._sources = header["sources"]
-        self._length: int = header["documents"]
+        try:
+            self.fields: tuple[str, ...] = tuple(header["fields"])
+            self.meta: Mapping[str, Any] = MappingProxyType(header["meta"])
+            self.problems = Problems.from_json(header["problems"])
+            self._sources = header["sources"]
+            self._length = int(header["documents"])
+        except (KeyError, TypeError, ValueError) as err:
+            raise ValueError(
+                f"{self.path}: what the document store says of itself is damaged ({err}); {_REMEDY}"
+            ) from err
         self._columns = ", ".join(column_names(self.fields))
 
     def close(self) -> None:
@@ -137,14 +145,17 @@ class DocumentStore(_Documents):
                 yield row[:-1]
 
     def _query(self, sql: str, parameters: Sequence[object]) -> list[Sequence[Any]]:
-        opened = self._open()
+        opened = None
         try:
+            opened = self._open()
             with opened.lock:
                 return opened.connection.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as err:
             if isinstance(err, sqlite3.ProgrammingError) and opened is not self._opened:  # another thread closed it
                 return self._query(sql, parameters)
-            raise ValueError(f"{self.path}: the document store is damaged ({err}); delete it to build it anew") from err
+            if not self.path.exists():
+                raise FileNotFoundError(f"{self.path}: the document store is not there any more") from err
+            raise ValueError(f"{self.path}: the document store is damaged ({err}); {_REMEDY}") from err
 
     def _open(self) -> _Opened:
         opened = self._opened
@@ -159,7 +170,7 @@ class DocumentStore(_Documents):
         try:
             with closing(connect(self.path)) as connection:
                 header = read_header(connection)
-        except (sqlite3.DatabaseError, ValueError) as err:
+        except (sqlite3.DatabaseError, TypeError, ValueError) as err:
             raise ValueError(f"{self.path} is not a document store ({err})") from err
         if not header.get("complete"):
             raise ValueError(f"{self.path} is a document store that was not written to its end; build it again")
