@@ -708,3 +708,14 @@ def test_arguments_of_another_kind(clef):
             CLEF("en", collections=wrong)
     with pytest.raises(ValueError, match="variant=3: expected a string or None"):
         dataset(clef, "de", "en").get_topics(3)
+
+
+def test_fields_that_topics_lack(tmp_path):
+    (tmp_path / "topics.en.tsv").write_text("41\tOnly a title\n")
+    (tmp_path / "qrels.txt").write_text("41 0 LA010194-0001 1\n")
+    data = CLEF("en", home=tmp_path)
+    assert data.get_topics()["query"].tolist() == ["Only a title"]
+    assert "1 topic (41) without a description in en" in data.check()
+    for variant, named in (("description", "description"), ("description+narrative", "description and no narrative")):
+        with pytest.raises(ValueError, match=f"the topics in English in .* have no {named}"):
+            data.get_topics(variant)

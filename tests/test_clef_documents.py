@@ -428,7 +428,7 @@ def test_a_truncated_archive_gives_what_comes_before(tmp_path):
     problems = Problems()
     found = [d.docno for member in members(path) for d in read_documents(member.stream, "news.gz", problems)]
     assert found == [str(i) for i in range(len(found))] and 2300 < len(found) < 2600
-    assert problems.counts == {"damaged archives": 1, "documents without an end": 1}
+    assert problems.counts == {"files that break off": 1, "documents without an end": 1}
 
 
 # --------------------------------------------------------------------------------------------------- chunks and memory

@@ -196,9 +196,19 @@ def test_ciral_names_what_it_passes_over(run, tmp_path):
 
 
 def test_ciral_without_passages(run, tmp_path):
-    code, text, messages = run("ciral", "info")
-    assert code == 1 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
-    assert "run 'pyterrier-mart ciral setup DIR', or set CIRAL_HOME to the folder" in messages
+    code, text, _ = run("ciral", "info")
+    assert code == 0 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
+    assert "No passages:" in text and "'pyterrier-mart ciral setup DIR', or set CIRAL_HOME to the folder" in text
     (tmp_path / "empty").mkdir()
     code, _, messages = run("ciral", "setup", tmp_path / "empty")
     assert code == 1 and "empty holds 0 other files; expected CIRAL's passages" in messages
+
+
+def test_a_folder_of_something_else_does_not_take_the_place_of_clef(run, tmp_path):
+    write(tmp_path / "clef")
+    assert run("clef", "setup", "--no-documents", tmp_path / "clef")[0] == 0
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/topics.en.tsv").write_text("41\tA topic of another collection\n")
+    code, _, messages = run("clef", "setup", tmp_path / "other")
+    assert code == 1 and "holds no documents and no judgments of CLEF's newspapers" in messages
+    assert homes.home("clef", "CLEF_HOME") == (tmp_path / "clef").resolve()

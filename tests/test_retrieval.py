@@ -595,5 +595,5 @@ def test_a_dataset_that_has_more_documents_now(tmp_path, monkeypatch):
     build(tmp_path / "index", data, None)
     grown = {**data.documents(), "en-999": {"text": "new", "title": "new"}}
     monkeypatch.setattr(data, "documents", lambda: grown)
-    with pytest.raises(ValueError, match="is of 240 documents, and .* has 241 now; name another path or pass overwrite"):
+    with pytest.raises(ValueError, match="is of 240 documents, and .* has 241 now; name another path"):
         build(tmp_path / "index", data, None)

@@ -588,3 +588,19 @@ def test_problems_as_json_and_since_a_copy():
     assert before == problems
     with pytest.raises(ValueError, match="expected counts"):
         Problems.from_json({"counts": 3})
+
+
+@pytest.mark.parametrize("cut", [("A title", ""), ("A ti", ""), ("A title", "The te")])
+@pytest.mark.parametrize("cut_first", [True, False])
+@pytest.mark.parametrize("files", [1, 2])
+def test_the_whole_document_counts_and_not_a_part(tmp_path, cut, cut_first, files):
+    lines = [("D1", *cut), ("D1", "A title", "The text")]
+    if not cut_first:
+        lines.reverse()
+    lines = [("D0", "x", "y"), lines[0]], [lines[1], ("D2", "x", "y")]
+    sources = write_sources(tmp_path, *(lines if files == 2 else [[*lines[0], *lines[1]]]))
+    problems = Problems()
+    store = build_store(tmp_path / "news.store", sources, read, fields=FIELDS, problems=problems)
+    assert list(store) == ["D0", "D1", "D2"]
+    assert store["D1"] == {"title": "A title", "text": "The text"}
+    assert dict(problems.counts) == {"documents that are there twice, once cut off: the whole one is kept": 1}

@@ -45,6 +45,11 @@ def clef_setup(
     command goes on.
     """
     catalogue = scan(folder, verbose=True)
+    if not any(catalogue.count(key) or catalogue.judged.get(key) for key in COLLECTIONS):
+        raise ValueError(
+            f"{folder} holds no documents and no judgments of CLEF's newspapers, so that it is not set up; found "
+            f"{len(catalogue.topics)} languages with topics and {catalogue.count(''):,} documents of other collections"
+        )
     homes.remember("clef", folder)
     if documents:
         for key in COLLECTIONS:
@@ -177,8 +182,13 @@ def ciral_setup(folder: Folder) -> None:
 def ciral_info() -> None:
     """Show what of CIRAL is there: topics and judgments, which come with the package, and passages."""
     out.print(_grid("Topics and judgments", ciral_topics()))
+    try:
+        folder = homes.home("ciral", CIRAL_VARIABLE)
+    except FileNotFoundError as err:  # topics and judgments are of use without passages
+        _say(f"No passages: {err}")
+        return
     problems = Problems()
-    found = ciral.scan(homes.home("ciral", CIRAL_VARIABLE))
+    found = ciral.scan(folder)
     _show_ciral(found, ciral.check(found, build=False, problems=problems), problems)
 
 

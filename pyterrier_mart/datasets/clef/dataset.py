@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pyterrier_mart.archives import ArchiveError, members, plain_name
+from pyterrier_mart.archives import members, plain_name
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import summary
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, below, scan
@@ -189,6 +189,11 @@ class CLEF(MartDataset):
         wanted = self._variant(variant)
         known = self._topics_in(wanted.language)
         kept = {number: known[number] for number in self._numbers(everything=wanted.everything) if number in known}
+        if kept and not any(_query(topic, wanted.fields) for topic in kept.values()):
+            raise ValueError(
+                f"the topics in {LANGUAGES.get(wanted.language, wanted.language)} in {self.catalogue().home} have no "
+                f"{' and no '.join(wanted.fields)}"
+            )
         return pd.DataFrame(
             {
                 "qid": pd.Series(list(kept), dtype="str"),
@@ -366,11 +371,8 @@ def _read(
         for part in ("", *name.split("/")[len(path.relative_to(home).parts) :]):
             outer = f"{outer}/{part}" if part else outer
             opened |= {outer, plain_name(outer)}
-
-    def damaged(err: ArchiveError) -> None:
-        problems.add(below(home, str(path)), "", str(err), kind="damaged archives")
-
-    for member in members(path, wanted=opened.__contains__, progress=progress, damaged=damaged):
+    # Damage was reported when the folder was looked through.
+    for member in members(path, wanted=opened.__contains__, progress=progress, damaged=lambda _: None):
         name = below(home, member.name)
         if name in names:
             for docno, title, text in read_documents(member.stream, name, problems):

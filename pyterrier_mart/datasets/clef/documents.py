@@ -227,8 +227,9 @@ class _Reader:
     def read(self, stream: IO[bytes]) -> bytes:
         try:  # read() would lose what comes before damage
             return stream.read1(_CHUNK) if hasattr(stream, "read1") else stream.read(_CHUNK)
-        except ArchiveError as err:
-            self._problems.add(self._name, "", str(err), kind="damaged archives")
+        except ArchiveError:
+            what = "the archive is damaged or truncated; what is before is kept"
+            self._problems.add(self._name, "", what, kind="files that break off")
             return b""
 
     def look_at_head(self, head: bytes) -> None:

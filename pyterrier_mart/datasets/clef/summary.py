@@ -83,6 +83,11 @@ def check(dataset: CLEF) -> list[str]:
         found.append(f"{'-'.join(dataset.languages)} has {len(numbers)} topics, but {stated} in the paper")
     for language in sorted(set(topic_languages(*dataset.languages)) - set(catalogue.topics)):
         found.append(f"no topics in {LANGUAGES[language]}")
+    known = catalogue.topics.get(dataset.languages[0], {})
+    for field in dataset.topic_fields:
+        lacking = [number for number in numbers if number in known and not getattr(known[number], field)]
+        if lacking:
+            found.append(f"{_listed(lacking)} without a {field} in {dataset.languages[0]}")
     relevant = {number for number, judged in labels.items() if max(judged.values()) > 0}
     asked = [language for language in dataset.topic_languages() if language in catalogue.topics]
     for language in asked:

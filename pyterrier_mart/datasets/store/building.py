@@ -236,22 +236,38 @@ class _Writer:
             for (docno,) in self._connection.execute(f"SELECT docno FROM documents WHERE docno IN ({marks})", part):
                 again.append(new.pop(docno))
         for row in again:
-            self._report(row, new.get(row[1]))
+            self._again(row, new)
         return list(new.values())
 
-    def _report(self, row: tuple[Any, ...], kept: tuple[Any, ...] | None) -> None:
+    def _again(self, row: tuple[Any, ...], new: dict[str, tuple[Any, ...]]) -> None:
+        """Takes the number of a document that was there before: reports it, or puts the whole in place of a part."""
+        docno = row[1]
+        kept = new.get(docno)
         if kept is None:
             sql = f"SELECT source, docno, {self._columns} FROM documents WHERE docno = ?"
-            kept = self._connection.execute(sql, [row[1]]).fetchone()
+            kept = self._connection.execute(sql, [docno]).fetchone()
         if kept[2:] == row[2:]:
             self._problems.note("documents that are there twice, with the same text")
-            return
-        self._problems.add(
-            self._sources[row[0]].name,
-            f"document {row[1]}",
-            f"another text than in {self._sources[kept[0]].name}, which is kept",
-            kind="documents that are there twice, with different texts",
-        )
+        elif _begins(row, kept) or _begins(kept, row):
+            self._problems.note("documents that are there twice, once cut off: the whole one is kept")
+            if len("".join(row[2:])) > len("".join(kept[2:])):
+                if docno in new:
+                    new[docno] = row
+                else:
+                    marks = ", ".join(f"{column} = ?" for column in ["source", *self._columns.split(", ")])
+                    self._connection.execute(f"UPDATE documents SET {marks} WHERE docno = ?", [row[0], *row[2:], docno])
+        else:
+            self._problems.add(
+                self._sources[row[0]].name,
+                f"document {docno}",
+                f"another text than in {self._sources[kept[0]].name}, which is kept",
+                kind="documents that are there twice, with different texts",
+            )
+
+
+def _begins(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
+    """Whether a document is the beginning of another one, as a file that was cut off holds it."""
+    return all(b.startswith(a.rstrip()) for a, b in zip(part[2:], whole[2:], strict=True))
 
 
 def _storable(source: int, *texts: str) -> tuple[Any, ...]:
