@@ -73,7 +73,7 @@ def test_counts(language):
 
 
 @languages
-@pytest.mark.skipif(not SHARED.is_dir() and not os.environ.get("CI"), reason="needs ../shared/data")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")
 def test_bundled_files_are_the_published_ones(language):
     bundled = resources.files("pyterrier_mart.datasets") / "data/ciral"
     names = {entry.name for entry in bundled.iterdir() if entry.name.startswith(f"{language}.")}

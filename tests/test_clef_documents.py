@@ -87,7 +87,7 @@ def test_a_number_tells_the_collection(docno, key):
     assert of_docno(docno) == key
 
 
-@pytest.mark.skipif(not DATA.is_dir() and "CI" not in os.environ, reason="the shared data is not here")
+@pytest.mark.skipif(not DATA.is_dir(), reason="the shared data is not here")
 def test_all_judged_documents_belong_to_a_collection():
     with gzip.open(DATA / "clef06fr" / "qrels.fr.txt.gz", "rt") as stream:
         keys = [of_docno(line.split()[2]) for line in stream]

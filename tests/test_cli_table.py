@@ -360,7 +360,7 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(run, monkeypatch, capfd, tables
         assert code == 0 and "…" not in text and max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.skipif(not DATA.is_dir() and not os.environ.get("CI"), reason="the data are not here")
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data are not here")
 def test_report_against_a_real_dictionary(run):
     gold = DATA / "lexicons" / "muse-noncommercial" / "de-en.5000-6500.tsv.gz"
     text = run("report", "de-en", "--gold", gold)

@@ -319,7 +319,7 @@ def test_a_table_in_an_archive(tmp_path):
         read(path, languages=("de", "en"), columns=(1, 4))
 
 
-@pytest.mark.skipif(not DATA.is_dir() and not os.environ.get("CI"), reason="the data are not here")
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data are not here")
 def test_real_europarl_and_ntrex(tmp_path):
     lines = gzip.open(DATA / "parallel/europarl/it-en.part1.tsv.gz", "rt", encoding="utf-8").read().splitlines()[:3000]
     expected = [tuple(line.split("\t")[1:3]) for line in lines]
