@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import os
 from pathlib import Path
 
 import pytest
