@@ -206,6 +206,13 @@ def test_an_interrupted_scan_goes_on(clef, tmp_path, monkeypatch):
     assert {key: found.count(key) for key in clef.documents} == {key: len(x) for key, x in clef.documents.items()}
 
 
+def test_damage_is_said_by_check(damaged, clef):
+    n = sum(dataset(damaged, "de", "en").catalogue().problems.counts.values())
+    said = f"{n} problems in the files, which 'pyterrier-mart clef info' lists"
+    assert n > 5 and said in dataset(damaged, "de", "en").check()
+    assert not any("problems" in sentence for sentence in dataset(clef, "de", "en").check())
+
+
 def test_damage_is_reported_and_the_rest_is_read(damaged):
     found = scan(damaged.root)
     messages = found.problems.messages

@@ -99,6 +99,9 @@ def check(dataset: CLEF) -> list[str]:
         found.append(f"{_listed(unjudged)} without judgments in these collections")
     if without := (shared & set(labels)) - relevant:
         found.append(f"{_listed(without)} judged, without a relevant document in these collections")
+    problems = sum(catalogue.problems.counts.values())
+    if problems:
+        found.append(f"{problems:,} problems in the files, which 'pyterrier-mart clef info' lists")
     return found
 
 
