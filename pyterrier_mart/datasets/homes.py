@@ -6,6 +6,7 @@ from what ``pyterrier-mart clef setup`` remembered. Nothing is looked up when th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -72,15 +73,19 @@ def remember(name: str, path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def stores(name: str) -> Path:
+def stores(name: str, folder: Path | None = None) -> Path:
     """Returns the folder for the stores and catalogues of a collection, which need not exist yet.
 
     Args:
         name: The collection's name, such as ``"clef"``.
+        folder: Where the collection lies. Two folders, say of two releases, are told apart by their paths. ``None``:
+            the folder for those of all.
     """
     if given := os.environ.get(CACHE_VARIABLE, "").strip():
-        return Path(given).expanduser().resolve() / name
-    return Path(pt.io.pyterrier_home()) / "pyterrier_mart" / name
+        found = Path(given).expanduser().resolve() / name
+    else:
+        found = Path(pt.io.pyterrier_home()) / "pyterrier_mart" / name
+    return found if folder is None else found / hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
 
 
 def _file() -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -31,7 +29,6 @@ _DOCNO = re.compile(r"[!-~]+#\d+#\d+", re.ASCII)  # site, article, passage
 _LONGEST_LINE = 64 << 20
 _SNIFFED_LINES, _SNIFFED_BYTES = 20, 1 << 20
 _ENDINGS = (".jsonl", ".json", ".tsv")
-_COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class Scan(NamedTuple):
@@ -82,12 +79,10 @@ def scan(folder: Path) -> Scan:
     files: dict[str, list[Path]] = {}
     unplaced: list[Path] = []
     ignored: dict[Path, str] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in archives.files(folder):
         inside = path.relative_to(folder)
-        if any(part.startswith(".") for part in inside.parts):
-            continue
         if not _may_hold_passages(path):
-            ignored[path] = f"the name does not end in {', '.join(_ENDINGS)}, or these and {', '.join(_COMPRESSED)}"
+            ignored[path] = f"the name does not end in {', '.join(_ENDINGS)}, or these and that of a compressed file"
         elif not _holds_passages(path):
             ignored[path] = "the first lines are neither JSON objects with a docid nor tab-separated passages"
         elif language := _language(inside):
@@ -98,10 +93,7 @@ def scan(folder: Path) -> Scan:
 
 
 def _may_hold_passages(path: Path) -> bool:
-    name = path.name.lower()
-    for ending in _COMPRESSED:
-        name = name.removesuffix(ending)
-    return name.endswith(_ENDINGS)
+    return archives.plain_name(path.name).lower().endswith(_ENDINGS)
 
 
 def _holds_passages(path: Path) -> bool:
@@ -133,9 +125,8 @@ def _language(path: Path) -> str | None:
 
 
 def store_path(folder: Path, language: str) -> Path:
-    """Returns where the store of a language is kept. Several folders, say of two releases, are told apart."""
-    digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-    return homes.stores(NAME) / digest / f"{language}.store"
+    """Returns where the store of a language is kept."""
+    return homes.stores(NAME, folder) / f"{language}.store"
 
 
 def open_store(

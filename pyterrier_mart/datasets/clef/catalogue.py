@@ -122,7 +122,7 @@ class Catalogue:
     @property
     def cache(self) -> Path:
         """The folder of the stores, and of what was found."""
-        return _cache(self.home)
+        return stores("clef", self.home)
 
 
 def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
@@ -143,7 +143,7 @@ def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
     if not home.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder")
     tree = _tree(home)
-    merged = _cache(home) / "catalogue.json.gz"
+    merged = stores("clef", home) / "catalogue.json.gz"
     digest = hashlib.sha256(json.dumps([_VERSION, list(tree.items())]).encode()).hexdigest()
     kept = _load(merged)
     if kept.get("tree") == digest:
@@ -208,7 +208,7 @@ class _Finding:
 
 
 def _look_at_all(home: Path, tree: Mapping[str, _Stamp], verbose: bool) -> dict[str, _Finding]:
-    path = _cache(home) / "findings.json.gz"
+    path = stores("clef", home) / "findings.json.gz"
     kept = _load(path)
     known = kept.get("files", {}) if kept.get("version") == _VERSION else {}
     findings = {}
@@ -421,11 +421,6 @@ def _by_collection(judgments: Judgments) -> dict[str, dict[str, dict[str, str]]]
 
 
 # -------------------------------------------------------------------------------------------------------------- cache
-
-
-def _cache(home: Path) -> Path:
-    # Two folders, say of two releases, are told apart by their path.
-    return stores("clef") / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
 
 
 def _plain(catalogue: Catalogue) -> dict[str, Any]:
