@@ -45,11 +45,10 @@ from torch import nn
 from benchmarks.table_open import peak, resident
 from pyterrier_mart import MARTReRanker, TranslationTable, encoders
 from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.devices import quiet, resolve_device, resolve_dtype
 from pyterrier_mart.mart import attention as sparse
 from pyterrier_mart.mart import encoding
 from pyterrier_mart.mart.encoding import Pair, PairEncoder
-from pyterrier_mart.mart.inference import resolve_device, resolve_dtype
-from pyterrier_mart.mart.modeling import quiet
 
 LENGTH = 512
 DOCUMENTS = 16  # of each query

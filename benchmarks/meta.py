@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from benchmarks.table_open import peak, resident
+from pyterrier_mart.dense.index import Maker
 from pyterrier_mart.meta import (
     DenseIndex,
     MetaConfig,
@@ -38,7 +39,6 @@ from pyterrier_mart.meta import (
     load_sentence_transformer,
 )
 from pyterrier_mart.meta.episodes import MetaTask
-from pyterrier_mart.meta.index import Maker
 from pyterrier_mart.meta.learners import MAML
 
 LENGTHS = (32, 64)

@@ -27,11 +27,11 @@ from experiments.options import at_least, device
 from experiments.ranking import RestOf
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
 from pyterrier_mart.datasets import XQuADR
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.evaluation import METRICS, to_markdown
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.meta.centring import LanguageCentering
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
 from pyterrier_mart.meta.folds import kfold_by_group
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 

@@ -34,11 +34,11 @@ from experiments import report
 from experiments.meta_systems import CENTRED, PLAIN, Bench, Recipe, changed, recipes
 from experiments.meta_tables import Measured, bars
 from experiments.options import at_least, device
+from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS
+from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.arrangements import TRANSFER_MODES
 from pyterrier_mart.meta.config import ALGORITHMS, NEGATIVES, QUERY_SAMPLING
-from pyterrier_mart.meta.corpus import XQUAD_R_LANGS
-from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 

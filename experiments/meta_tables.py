@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments import report
 from pyterrier_mart import charts
-from pyterrier_mart.meta.evaluation import MODES, by_language, paired_tests, summarise
+from pyterrier_mart.evaluation.lareqa import MODES, by_language, paired_tests, summarise
 
 __all__ = ["Measured", "bars", "mean_std"]
 

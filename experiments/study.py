@@ -96,7 +96,7 @@ def prepare(args: argparse.Namespace, stack: ExitStack) -> dict[str, Setting]:
     """
     try:
         if args.device is not None:
-            from pyterrier_mart.mart.inference import resolve_device  # torch: not before the options are checked
+            from pyterrier_mart.devices import resolve_device  # torch: not before the options are checked
 
             resolve_device(args.device)
         return {pair: Setting(args, pair, stack) for pair in args.pairs}

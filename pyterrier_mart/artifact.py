@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["META", "meta_bytes", "read_meta"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["META", "meta_bytes", "read_meta", "weights_digest"]
 
 META = "pt_meta.json"
 
@@ -50,3 +54,19 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     if missing := [key for key in required if key not in meta]:
         raise ValueError(f"damaged {what} {directory}: {META} lacks {', '.join(missing)}")
     return dict(meta)
+
+
+def weights_digest(model: torch.nn.Module, described: str = "") -> str:
+    """Returns a fingerprint of a model's weights, in 32 hexadecimal digits.
+
+    Args:
+        model: The model.
+        described: What else the fingerprint depends on, such as settings.
+    """
+    import torch
+
+    digest = hashlib.blake2b(described.encode(), digest_size=16)
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

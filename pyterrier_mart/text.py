@@ -24,7 +24,7 @@ import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
 
-__all__ = ["LANGUAGES", "QUERY_TOKS_SPEC", "Analyzer", "Word", "language_code"]
+__all__ = ["LANGUAGES", "QUERY_TOKS_SPEC", "Analyzer", "Word", "language_code", "language_of"]
 
 #: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
 #: is refused instead of silently failing to match.
@@ -71,6 +71,19 @@ def language_code(code: str) -> str:
         if low in LANGUAGES:
             return low
     raise ValueError(f"unknown language code {code!r}; expected one of {', '.join(LANGUAGES)} (or its ISO 639-3 code)")
+
+
+def language_of(value: object) -> str | None:
+    """Returns the language that a value names: its ISO 639-1 code where there is one.
+
+    Missing values and what is not text name none. Codes that are not known stand for themselves.
+    """
+    if not isinstance(value, str) or not value.strip():
+        return None
+    try:
+        return language_code(value)
+    except ValueError:
+        return value.strip()
 
 
 class Word(NamedTuple):

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
 from pyterrier_mart import MARTReRanker, TranslationTable, encoders
-from pyterrier_mart.mart.modeling import quiet
+from pyterrier_mart.devices import quiet
 
 _SIZES = {
     "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,

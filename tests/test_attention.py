@@ -17,7 +17,7 @@ from pyterrier_mart import Analyzer, TranslationTable, encoders
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
-from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.backoff import relatives
 
 TABLE = TranslationTable.from_dict(
     {

@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pyterrier_mart.meta.centring import LanguageCentering, language_of, normalised
-from pyterrier_mart.meta.corpus import MultilingualCorpus
-from pyterrier_mart.meta.evaluation import lareqa_evaluate, summarise
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
+from pyterrier_mart.text import language_of
+from pyterrier_mart.vectors import unit
 
 SIZE = 16
 
@@ -77,7 +79,7 @@ def test_centring_documents_alone_needs_no_language_of_questions():
     centring = LanguageCentering(sides="documents").fit(None, DOCS)
     unknown = [None] * len(TOPICS)
     vectors = np.stack(TOPICS["query_vec"])
-    assert np.array_equal(centring.apply(vectors, unknown, "query"), normalised(vectors))
+    assert np.array_equal(centring.apply(vectors, unknown, "query"), unit(vectors))
     assert centring.languages("query") == () and centring.languages("document") == ("de", "el", "en")
     assert scores(centring)["multi"] > scores()["multi"] + 10
 
@@ -93,9 +95,9 @@ def test_the_means_of_held_out_texts_are_as_good():
 
 
 def test_the_mean_of_a_language_is_subtracted(centring):
-    vectors = normalised(np.stack(TOPICS["query_vec"]))
+    vectors = unit(np.stack(TOPICS["query_vec"]))
     of_el = (TOPICS["query_lang"] == "el").to_numpy()
-    expected = normalised(vectors[of_el] - vectors[of_el].mean(axis=0))
+    expected = unit(vectors[of_el] - vectors[of_el].mean(axis=0))
     found = centring.apply(vectors, TOPICS["query_lang"].tolist(), "query")
     assert found.dtype == np.float32
     assert np.allclose(found[of_el], expected, atol=1e-6)
@@ -106,22 +108,22 @@ def test_the_mean_of_a_language_is_subtracted(centring):
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_mean_over_all_languages_may_be_added_again(sides, kept):
     centring = LanguageCentering(sides=sides, keep_global=kept, shrinkage=0).fit(TOPICS, DOCS)
-    vectors = normalised(np.stack(DOCS["doc_vec"]))
+    vectors = unit(np.stack(DOCS["doc_vec"]))
     langs = DOCS["doc_lang"].to_numpy()
     means = np.stack([vectors[langs == lang].mean(axis=0) for lang in langs])
-    expected = normalised(vectors - means + (vectors.mean(axis=0) if kept else 0))
+    expected = unit(vectors - means + (vectors.mean(axis=0) if kept else 0))
     assert np.allclose(centring.apply(vectors, langs, "document"), expected, atol=1e-6)
 
 
 def test_shrinkage_weighs_with_the_number_of_texts():
     few = pd.concat([DOCS[DOCS["doc_lang"] == "de"], DOCS[DOCS["doc_lang"] == "en"].head(2)])
-    vectors = normalised(np.stack(few["doc_vec"]))
-    langs, whole = few["doc_lang"].to_numpy(), normalised(np.stack(few["doc_vec"])).mean(axis=0)
+    vectors = unit(np.stack(few["doc_vec"]))
+    langs, whole = few["doc_lang"].to_numpy(), unit(np.stack(few["doc_vec"])).mean(axis=0)
     centring = LanguageCentering(sides="documents", keep_global=False, shrinkage=6).fit(None, few)
     for lang, weight in (("de", 40 / 46), ("en", 2 / 8)):
         own = vectors[langs == lang]
         mean = weight * own.mean(axis=0) + (1 - weight) * whole
-        assert np.allclose(centring.apply(own, [lang] * len(own), "document"), normalised(own - mean), atol=1e-6)
+        assert np.allclose(centring.apply(own, [lang] * len(own), "document"), unit(own - mean), atol=1e-6)
 
 
 def test_texts_that_are_their_languages_mean_stay_apart():
@@ -137,7 +139,7 @@ def test_a_vector_of_zeros_stays_finite():
     centring = LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, DOCS)
     zeros = np.zeros((1, SIZE), dtype=np.float32)
     assert np.isfinite(centring.apply(zeros, ["de"], "query")).all()
-    assert np.array_equal(normalised(zeros), zeros)
+    assert np.array_equal(unit(zeros), zeros)
 
 
 def test_inputs_are_not_changed(centring):
@@ -153,15 +155,15 @@ def test_inputs_are_not_changed(centring):
 
 
 def test_unknown_languages_get_the_mean_of_all_with_one_warning(centring):
-    vectors = normalised(np.stack(DOCS["doc_vec"])[:4])
+    vectors = unit(np.stack(DOCS["doc_vec"])[:4])
     with pytest.warns(
         UserWarning, match=r"from 3 document vectors .* know: none \(2\), fr \(1\); it knows de, el, en"
     ) as caught:
         found = centring.apply(vectors, ["fr", None, float("nan"), "de"], "document")
     assert len(caught) == 1
-    whole = normalised(np.stack(DOCS["doc_vec"])).mean(axis=0)
-    assert np.allclose(found[:3], normalised(vectors[:3] - whole), atol=1e-6)
-    assert not np.allclose(found[3], normalised(vectors - whole)[3], atol=1e-3)
+    whole = unit(np.stack(DOCS["doc_vec"])).mean(axis=0)
+    assert np.allclose(found[:3], unit(vectors[:3] - whole), atol=1e-6)
+    assert not np.allclose(found[3], unit(vectors - whole)[3], atol=1e-3)
 
 
 @pytest.mark.parametrize(("value", "code"), [

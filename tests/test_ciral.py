@@ -13,7 +13,7 @@ from pyterrier.measures import AP
 import pyterrier_mart as mart
 from pyterrier_mart.datasets import MartDatasetProvider, ciral
 from pyterrier_mart.datasets.ciral import CIRAL, passages, published, summary
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 
 SHARED = Path(__file__).parents[2] / "shared/data/ciral"
 # English and native queries, judgments: dev, test-a, test-a-pools, test-b.

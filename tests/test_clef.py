@@ -20,7 +20,7 @@ import pytest
 from clef_collection import NO_RELEVANT, NOT_ITALIAN, ONLY_HERALD, write
 
 from pyterrier_mart import bm25_index
-from pyterrier_mart.datasets import CLEF, MartDatasetProvider, homes
+from pyterrier_mart.datasets import CLEF, MartDatasetProvider, paths
 from pyterrier_mart.datasets.clef import COLLECTIONS, catalogue, scan
 from pyterrier_mart.datasets.clef import dataset as clef_dataset
 from pyterrier_mart.datasets.clef.settings import DOCUMENT_LANGUAGES, PAPER_PAIRS, collections_of
@@ -66,15 +66,15 @@ def words(text):
 def test_a_home_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
     with pytest.raises(FileNotFoundError, match="the folder of the CLEF collection is not known: run 'pyterrier-mart"):
-        homes.home("clef", "CLEF_HOME")
+        paths.home("clef", "CLEF_HOME")
     (tmp_path / "über clef").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert homes.remember("clef", "über clef") == tmp_path / "über clef"
-    assert homes.remember("ciral", tmp_path) == tmp_path
-    assert homes.home("clef", "CLEF_HOME") == tmp_path / "über clef" and homes.home("ciral", "CIRAL_HOME") == tmp_path
+    assert paths.remember("clef", "über clef") == tmp_path / "über clef"
+    assert paths.remember("ciral", tmp_path) == tmp_path
+    assert paths.home("clef", "CLEF_HOME") == tmp_path / "über clef" and paths.home("ciral", "CIRAL_HOME") == tmp_path
     shutil.rmtree(tmp_path / "über clef")
     with pytest.raises(FileNotFoundError, match="was set up in .*über clef, which is not there: run"):
-        homes.home("clef", "CLEF_HOME")
+        paths.home("clef", "CLEF_HOME")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are always Unicode")
@@ -82,44 +82,44 @@ def test_a_home_whose_name_is_not_utf8(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
     folder = tmp_path / os.fsdecode(b"cl\xe9f")
     folder.mkdir()
-    homes.remember("clef", folder)
-    assert homes.home("clef", "CLEF_HOME") == folder
+    paths.remember("clef", folder)
+    assert paths.home("clef", "CLEF_HOME") == folder
 
 
 def test_the_variable_counts_more(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path / "pyterrier"))
-    homes.remember("clef", tmp_path)
+    paths.remember("clef", tmp_path)
     other = tmp_path / "other"
     monkeypatch.setenv("CLEF_HOME", str(other))
     with pytest.raises(FileNotFoundError, match="CLEF_HOME is .*other, which is not there"):
-        homes.home("clef", "CLEF_HOME")
+        paths.home("clef", "CLEF_HOME")
     other.write_text("")
     with pytest.raises(NotADirectoryError, match="which is not a folder"):
-        homes.home("clef", "CLEF_HOME")
+        paths.home("clef", "CLEF_HOME")
     other.unlink()
     other.mkdir()
-    assert homes.home("clef", "CLEF_HOME") == other
+    assert paths.home("clef", "CLEF_HOME") == other
     monkeypatch.setenv("CLEF_HOME", " ")
-    assert homes.home("clef", "CLEF_HOME") == tmp_path
+    assert paths.home("clef", "CLEF_HOME") == tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"clef": 1}', "{"])
 def test_a_damaged_file_of_homes(tmp_path, monkeypatch, content):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
     (tmp_path / "pyterrier_mart").mkdir()
-    (tmp_path / "pyterrier_mart/homes.json").write_text(content)
+    (tmp_path / "pyterrier_mart/paths.json").write_text(content)
     with pytest.raises(ValueError, match=r"homes\.json is damaged"):
-        homes.home("clef", "CLEF_HOME")
+        paths.home("clef", "CLEF_HOME")
     with pytest.raises(NotADirectoryError, match="missing is not a folder"):
-        homes.remember("clef", tmp_path / "missing")
+        paths.remember("clef", tmp_path / "missing")
 
 
 def test_where_stores_are(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
     monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / "other"))
-    assert homes.stores("clef") == tmp_path / "other/clef"
+    assert paths.stores("clef") == tmp_path / "other/clef"
     monkeypatch.delenv("PYTERRIER_MART_CACHE")
-    assert homes.stores("clef") == tmp_path / "pyterrier_mart/clef"
+    assert paths.stores("clef") == tmp_path / "pyterrier_mart/clef"
     assert not (tmp_path / "pyterrier_mart").exists()
 
 
@@ -179,7 +179,7 @@ def test_a_scan_is_kept(clef, tmp_path, monkeypatch):
     (root / "queries/topics.so.tsv").unlink()
     looked.clear()
     assert "so" not in scan(root).topics and looked == []
-    for path in homes.stores("clef").rglob("*.json.gz"):
+    for path in paths.stores("clef").rglob("*.json.gz"):
         path.write_bytes(b"damaged")
     assert scan(root).topics["de"] == first.topics["de"] and len(looked) > 10
 
@@ -703,7 +703,7 @@ def test_options():
 def test_damaged_caches_are_made_anew(clef, tmp_path):
     root = shutil.copytree(clef.root, tmp_path / "clef")
     scan(root)
-    for path in homes.stores("clef").rglob("*.json.gz"):
+    for path in paths.stores("clef").rglob("*.json.gz"):
         path.write_bytes(gzip.compress(json.dumps(["something else"]).encode()))
     assert scan(root).topics.keys() == clef.topics.keys()
 

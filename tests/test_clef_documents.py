@@ -14,7 +14,7 @@ from pyterrier_mart.archives import members
 from pyterrier_mart.datasets.clef import documents as reader
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
 from pyterrier_mart.datasets.clef.documents import Document, read_documents
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

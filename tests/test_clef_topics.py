@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, language_of_name, read_topics, topic_number
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 
 SAMPLE = Path(__file__).parent / "data/clef-adhoc-sample"
 DATA = Path(__file__).parents[2] / "shared/data"

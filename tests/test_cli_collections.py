@@ -13,7 +13,7 @@ import pytest
 from clef_collection import write
 from commands import run_command
 
-from pyterrier_mart.datasets import CLEF, homes
+from pyterrier_mart.datasets import CLEF, paths
 from pyterrier_mart.datasets.clef import catalogue, dataset
 
 
@@ -70,7 +70,7 @@ def test_setup_without_documents(run, tmp_path):
     code, text, messages = run("clef", "setup", tmp_path / "clef", "--no-documents")
     assert code == 0 and "building" not in messages
     assert ["lat94", "Los Angeles Times 94", "40", "113,005", "40", ""] in rows(text)
-    assert not list(homes.stores("clef").rglob("*.store"))
+    assert not list(paths.stores("clef").rglob("*.store"))
 
 
 def test_setup_in_another_folder(run, tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ def test_an_interrupted_setup_goes_on(run, tmp_path, monkeypatch):
     monkeypatch.setattr(catalogue, "_look_at", lambda *args: looked.append(args) or look(*args))
     assert run("clef", "setup", tmp_path / "clef")[0] == 0
     assert [path.stat().st_mtime_ns for path in built] == times and looked == []
-    assert len(list(homes.stores("clef").rglob("*.store"))) == 6
+    assert len(list(paths.stores("clef").rglob("*.store"))) == 6
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
@@ -145,11 +145,11 @@ def test_a_killed_setup_goes_on(run, tmp_path):
     command = [sys.executable, "-c", "from pyterrier_mart.cli import main; main()", "clef", "setup", str(root)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 50
-        while not list(homes.stores("clef").rglob("lat94.store.partial")) and time.monotonic() < deadline:
+        while not list(paths.stores("clef").rglob("lat94.store.partial")) and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
-    assert list(homes.stores("clef").rglob("lat94.store.partial"))
+    assert list(paths.stores("clef").rglob("lat94.store.partial"))
     code, text, _ = run("clef", "setup", root)
     assert code == 0 and ["lat94", "Los Angeles Times 94", "12,020", "113,005", "12", "0"] in rows(text)
     documents = CLEF("de", "en").documents()
@@ -211,4 +211,4 @@ def test_a_folder_of_something_else_does_not_take_the_place_of_clef(run, tmp_pat
     (tmp_path / "other/topics.en.tsv").write_text("41\tA topic of another collection\n")
     code, _, messages = run("clef", "setup", tmp_path / "other")
     assert code == 1 and "holds no documents and no judgments of CLEF's newspapers" in messages
-    assert homes.home("clef", "CLEF_HOME") == (tmp_path / "clef").resolve()
+    assert paths.home("clef", "CLEF_HOME") == (tmp_path / "clef").resolve()

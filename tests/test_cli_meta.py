@@ -11,8 +11,8 @@ from commands import run_command
 from pyterrier_mart.cli.console import errors, out
 from pyterrier_mart.cli.meta import settings
 from pyterrier_mart.cli.meta.data import DocText, xquad_r_fold
+from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.evaluation import lareqa_evaluate, summarise
 from pyterrier_mart.meta.folds import Fold
 from pyterrier_mart.meta.learners import MAML
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever

@@ -23,10 +23,10 @@ from pyterrier_mart import (
     bm25_index,
 )
 from pyterrier_mart.datasets import STS17, XQuADR
-from pyterrier_mart.meta.centring import LanguageCentering
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.index import DenseIndex
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
-from pyterrier_mart.meta.index import DenseIndex
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
 GERMAN = XQuADR("de", "en")

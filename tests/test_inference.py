@@ -12,10 +12,11 @@ from scipy.stats import kendalltau
 from transformers import AutoTokenizer
 
 from pyterrier_mart import TranslationTable
+from pyterrier_mart.devices import resolve_device, resolve_dtype
 from pyterrier_mart.mart import inference
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
-from pyterrier_mart.mart.inference import Scorer, resolve_device, resolve_dtype
+from pyterrier_mart.mart.inference import Scorer
 from pyterrier_mart.mart.modeling import MartForRanking
 
 CPU = torch.device("cpu")

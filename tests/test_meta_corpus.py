@@ -6,6 +6,7 @@ import pyterrier as pt
 import pytest
 
 from pyterrier_mart.datasets import STS17, xquad_r
+from pyterrier_mart.datasets.corpus import STS_TRACKS, XQUAD_R_LANGS, MultilingualCorpus, PairCorpus, normalised
 from pyterrier_mart.meta.arrangements import (
     TRANSFER_MODES,
     Arrangement,
@@ -13,7 +14,6 @@ from pyterrier_mart.meta.arrangements import (
     transfer_paths,
 )
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import STS_TRACKS, XQUAD_R_LANGS, MultilingualCorpus, PairCorpus, normalised
 from pyterrier_mart.meta.errors import EmptyLanguageError, LeakageError
 from pyterrier_mart.meta.folds import check_leakage, kfold_by_group, kfold_pairs
 

@@ -9,8 +9,8 @@ import pytest
 from ir_measures import AP
 from scipy import stats
 
-from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus
-from pyterrier_mart.meta.evaluation import (
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus
+from pyterrier_mart.evaluation.lareqa import (
     ALL_LANGUAGES,
     MODES,
     by_language,

@@ -12,8 +12,8 @@ from safetensors.torch import load, save
 from sentence_transformers.sentence_transformer import losses as st_losses
 from torch.nn import functional
 
+from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.episodes import MetaTask, PairEpisode, Row, TripletEpisode
 from pyterrier_mart.meta.errors import BackendError
 from pyterrier_mart.meta.fast_weights import InPlaceFastWeights, fast_weights

@@ -16,16 +16,16 @@ import torch
 from pyterrier_dr import FlexIndex
 from sentence_transformers import SentenceTransformer
 
-from pyterrier_mart.meta import index as dense_index
-from pyterrier_mart.meta.centring import LanguageCentering
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense import index as dense_index
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.index import DenseIndex
+from pyterrier_mart.evaluation.lareqa import lareqa_evaluate
+from pyterrier_mart.meta.artifact import MetaSBERTModel
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
 from pyterrier_mart.meta.errors import EmptyLanguageError
-from pyterrier_mart.meta.evaluation import lareqa_evaluate
-from pyterrier_mart.meta.index import DenseIndex
-from pyterrier_mart.meta.material import few_questions
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
-from pyterrier_mart.meta.saved import MetaSBERTModel
+from pyterrier_mart.meta.training_data import few_questions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -184,7 +184,7 @@ def test_each_text_is_encoded_once(monkeypatch):
 
 def test_batches_and_parts_change_nothing(monkeypatch):
     usual = scores(dense())
-    monkeypatch.setattr("pyterrier_mart.meta.rows._PART", 3)
+    monkeypatch.setattr("pyterrier_mart.dense.rows._PART", 3)
     assert np.allclose(scores(dense(batch_size=1)), usual, atol=1e-6)
 
 
@@ -763,7 +763,7 @@ def test_training_changes_what_is_found():
 
 def test_few_validation_questions_are_asked_over_all_documents(monkeypatch):
     part, asked = corpus(), []
-    evaluation = "pyterrier_mart.meta.evaluation.lareqa_evaluate"
+    evaluation = "pyterrier_mart.evaluation.lareqa.lareqa_evaluate"
     monkeypatch.setattr(evaluation, lambda encoder, of: asked.append(of) or lareqa_evaluate(encoder, of))
     for most in (2, 2, 1, 99, None):
         config = QUICK.replace(max_steps=0, valid_questions=most)

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus, normalised
+from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.arrangements import TRANSFER_MODES, parse_arrangements
 from pyterrier_mart.meta.config import NEGATIVES, MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus, normalised
-from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.errors import AlignmentError, EmptyLanguageError
 from pyterrier_mart.meta.negatives import CorpusVectors, NegativeMiner
 from pyterrier_mart.meta.sampling import PAIR_TRANSFER_MODES, PairTaskSampler, TripletTaskSampler
@@ -312,7 +312,7 @@ _OTHER_PROCESS = """
 import hashlib
 import numpy as np
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 {functions}
 corpus = MultilingualCorpus.xquad_r(("ar", "de", "el", "hi"))

@@ -18,10 +18,10 @@ import pandas as pd
 import pytest
 import torch
 
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta import checkpoints, training
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
-from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.learner import StepLog
 from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.sampling import TripletTaskSampler

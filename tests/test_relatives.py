@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.backoff import relatives
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
 

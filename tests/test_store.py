@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pyterrier_mart.archives import ArchiveError
-from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.datasets.store import DocumentStore, StoreUnion, build_store, locking
+from pyterrier_mart.problems import Problems
 
 FIELDS = ("text", "title")
 

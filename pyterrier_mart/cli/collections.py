@@ -13,7 +13,7 @@ from pandas.api.types import is_numeric_dtype
 from rich.table import Table
 
 from pyterrier_mart.cli.console import errors, out
-from pyterrier_mart.datasets import ciral, homes
+from pyterrier_mart.datasets import ciral, paths
 from pyterrier_mart.datasets.ciral.passages import VARIABLE as CIRAL_VARIABLE
 from pyterrier_mart.datasets.ciral.summary import topics as ciral_topics
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
@@ -21,7 +21,7 @@ from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE, build
 from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, PAPER_TOPICS, topic_languages
 from pyterrier_mart.datasets.clef.summary import built, documents_found, examples, unknown_judged, unplaced_judged
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES
 
 __all__ = ["ciral_app", "clef_app"]
@@ -50,7 +50,7 @@ def clef_setup(
             f"{folder} holds no documents and no judgments of CLEF's newspapers, so that it is not set up; found "
             f"{len(catalogue.topics)} languages with topics and {catalogue.count(''):,} documents of other collections"
         )
-    homes.remember("clef", folder)
+    paths.remember("clef", folder)
     if documents:
         for key in COLLECTIONS:
             if key in catalogue.documents:
@@ -62,7 +62,7 @@ def clef_setup(
 @clef_app.command("info")
 def clef_info() -> None:
     """Show what of CLEF is there: documents, topics, judgments, and the pairs of languages they make."""
-    _show_clef(scan(homes.home("clef", HOME_VARIABLE), verbose=True))
+    _show_clef(scan(paths.home("clef", HOME_VARIABLE), verbose=True))
 
 
 def _show_clef(catalogue: Catalogue) -> None:
@@ -172,7 +172,7 @@ def ciral_setup(folder: Folder) -> None:
     found = ciral.scan(folder)
     if not found.files:
         raise ValueError(f"{found.describe()}; expected CIRAL's passages, in files such as somali.jsonl.gz")
-    home = homes.remember("ciral", folder)
+    home = paths.remember("ciral", folder)
     problems = Problems()
     _show_ciral(found, ciral.check(found, problems=problems, verbose=True), problems)
     _warn_of_variable(CIRAL_VARIABLE, home)
@@ -183,7 +183,7 @@ def ciral_info() -> None:
     """Show what of CIRAL is there: topics and judgments, which come with the package, and passages."""
     out.print(_grid("Topics and judgments", ciral_topics()))
     try:
-        folder = homes.home("ciral", CIRAL_VARIABLE)
+        folder = paths.home("ciral", CIRAL_VARIABLE)
     except FileNotFoundError as err:  # topics and judgments are of use without passages
         _say(f"No passages: {err}")
         return

@@ -11,8 +11,7 @@ matrix M^tr is given::
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -25,12 +24,13 @@ from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.roberta.modeling_roberta import RobertaLayer
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer
 from transformers.pytorch_utils import apply_chunking_to_forward
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput
 
 from pyterrier_mart import encoders
+from pyterrier_mart.devices import quiet
 from pyterrier_mart.mart.attention import TranslationAttention
 
-__all__ = ["MartConfig", "MartForRanking", "MartModel", "MartOutput", "RankingOutput", "TranslationHead", "quiet"]
+__all__ = ["MartConfig", "MartForRanking", "MartModel", "MartOutput", "RankingOutput", "TranslationHead"]
 
 _OF_CONFIG = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
 _POOLINGS = ("cls", "pooler")
@@ -395,20 +395,6 @@ class MartForRanking(_MartPreTrainedModel):
 
     def _linear(self, pooled: torch.Tensor) -> torch.Tensor:
         return nn.functional.linear(pooled, self.score.weight.float(), self.score.bias.float()).squeeze(1)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps transformers from reporting on loading, which is reported here as errors where it matters."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 AutoConfig.register("mart", MartConfig)

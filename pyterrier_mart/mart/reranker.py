@@ -14,15 +14,16 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart import encoders
-from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.artifact import META, meta_bytes, read_meta, weights_digest
+from pyterrier_mart.devices import DTYPES, quiet, resolve_device, resolve_dtype
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import examples as _examples
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder, check_tokenizer
-from pyterrier_mart.mart.inference import DTYPES, Scorer, resolve_device, resolve_dtype
-from pyterrier_mart.mart.modeling import MartForRanking, quiet
+from pyterrier_mart.mart.inference import Scorer
+from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.mart.training import train
 from pyterrier_mart.text import QUERY_TOKS_SPEC
@@ -314,7 +315,7 @@ class MARTReRanker(pt.Estimator):
             validate = self._validation(built, valid, judged_va)
             frames = [valid.rename(columns={self.text_field: "text"}), judged_va]
         settings = self._architecture(), self.settings()
-        key = repr((*settings, _fingerprint(built.net), _examples.fingerprint(made, *frames)))
+        key = repr((*settings, weights_digest(built.net), _examples.fingerprint(made, *frames)))
         self.history = train(
             built.net, self._pair_encoder(built), made, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),
@@ -325,7 +326,7 @@ class MARTReRanker(pt.Estimator):
 
     def _trained(self, built: _Built) -> None:
         built.net.eval().requires_grad_(False)
-        self._built, self._ready, self.weights = built, None, _fingerprint(built.net)
+        self._built, self._ready, self.weights = built, None, weights_digest(built.net)
 
     def _validation(self, built: _Built, frame: pd.DataFrame, qrels: pd.DataFrame) -> Callable[[MartForRanking], float]:
         queries, documents = (texts_of(frame, column, 5) for column in ("query", self.text_field))
@@ -400,7 +401,7 @@ class MARTReRanker(pt.Estimator):
                 "settings": self.settings(),
                 "training": (self.training or TrainingOptions()).as_json(),
                 "trained": self.weights is not None,
-                "weights": _fingerprint(built.net),
+                "weights": weights_digest(built.net),
                 "history": self.history,
             }
             (tmp / META).write_bytes(meta_bytes(meta))
@@ -552,11 +553,3 @@ def _qrels(frame: pd.DataFrame, name: str) -> pd.DataFrame:
             f"{name}: a label must be a whole number, not {frame['label'][wrong].iloc[0]!r} ({wrong.sum()} such labels)"
         )
     return _with_text_identifiers(frame).assign(label=labels.astype("int64"))
-
-
-def _fingerprint(net: MartForRanking) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(net.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()

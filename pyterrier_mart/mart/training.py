@@ -15,10 +15,11 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from pyterrier_mart.devices import quiet
 from pyterrier_mart.mart.checkpoints import Checkpoints
 from pyterrier_mart.mart.encoding import Batch, PairEncoder
 from pyterrier_mart.mart.examples import MEASURE, Example
-from pyterrier_mart.mart.modeling import MartForRanking, quiet
+from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 
 __all__ = ["train"]

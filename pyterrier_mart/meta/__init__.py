@@ -4,18 +4,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus
+    from pyterrier_mart.dense.centring import LanguageCentering
+    from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
+    from pyterrier_mart.dense.index import DenseIndex
+    from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, sts_evaluate, summarise
     from pyterrier_mart.meta.arrangements import TRANSFER_MODES, Arrangement, parse_arrangements
-    from pyterrier_mart.meta.centring import LanguageCentering
+    from pyterrier_mart.meta.artifact import MetaSBERTModel
     from pyterrier_mart.meta.config import MetaConfig
-    from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus
-    from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
     from pyterrier_mart.meta.errors import AlignmentError, BackendError, EmptyLanguageError, LeakageError
-    from pyterrier_mart.meta.evaluation import language_bias, lareqa_evaluate, sts_evaluate, summarise
     from pyterrier_mart.meta.folds import Fold, kfold_by_group, kfold_pairs
-    from pyterrier_mart.meta.index import DenseIndex
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
     from pyterrier_mart.meta.sampling import PairTaskSampler, TripletTaskSampler
-    from pyterrier_mart.meta.saved import MetaSBERTModel
 
 __all__ = [
     "TRANSFER_MODES",
@@ -47,38 +47,38 @@ __all__ = [
 
 #: Where names come from: they are imported when they are first asked for, since some need transformers.
 _MODULES = {
-    "AlignmentError": "errors",
-    "Arrangement": "arrangements",
-    "BackendError": "errors",
-    "DenseIndex": "index",
-    "EmptyLanguageError": "errors",
-    "Fold": "folds",
-    "LanguageCentering": "centring",
-    "LeakageError": "errors",
-    "MetaConfig": "config",
-    "MetaSBERTModel": "saved",
-    "MetaSBERTRetriever": "retriever",
-    "MultilingualCorpus": "corpus",
-    "PairCorpus": "corpus",
-    "PairTaskSampler": "sampling",
-    "TRANSFER_MODES": "arrangements",
-    "TextEncoder": "encoder",
-    "TripletTaskSampler": "sampling",
-    "kfold_by_group": "folds",
-    "kfold_pairs": "folds",
-    "language_bias": "evaluation",
-    "lareqa_evaluate": "evaluation",
-    "load_sentence_transformer": "encoder",
-    "parse_arrangements": "arrangements",
-    "sts_evaluate": "evaluation",
-    "summarise": "evaluation",
+    "AlignmentError": "meta.errors",
+    "Arrangement": "meta.arrangements",
+    "BackendError": "meta.errors",
+    "DenseIndex": "dense.index",
+    "EmptyLanguageError": "meta.errors",
+    "Fold": "meta.folds",
+    "LanguageCentering": "dense.centring",
+    "LeakageError": "meta.errors",
+    "MetaConfig": "meta.config",
+    "MetaSBERTModel": "meta.artifact",
+    "MetaSBERTRetriever": "meta.retriever",
+    "MultilingualCorpus": "datasets.corpus",
+    "PairCorpus": "datasets.corpus",
+    "PairTaskSampler": "meta.sampling",
+    "TRANSFER_MODES": "meta.arrangements",
+    "TextEncoder": "dense.encoder",
+    "TripletTaskSampler": "meta.sampling",
+    "kfold_by_group": "meta.folds",
+    "kfold_pairs": "meta.folds",
+    "language_bias": "evaluation.lareqa",
+    "lareqa_evaluate": "evaluation.lareqa",
+    "load_sentence_transformer": "dense.encoder",
+    "parse_arrangements": "meta.arrangements",
+    "sts_evaluate": "evaluation.lareqa",
+    "summarise": "evaluation.lareqa",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Imports what is asked for."""
     if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(importlib.import_module(f"pyterrier_mart.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyterrier_mart.dense.encoder import Features, TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import Features, TextEncoder
 from pyterrier_mart.meta.errors import BackendError
 from pyterrier_mart.meta.selection import Selection, select
 

@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
-from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus, normalised
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus, normalised
 from pyterrier_mart.meta.errors import LeakageError
 
 __all__ = ["Fold", "check_leakage", "kfold_by_group", "kfold_pairs"]
@@ -135,7 +135,7 @@ def check_leakage(train: C, valid: C | None = None, test: C | None = None) -> No
 
     Of two corpora, these must not be in both: a ``group``, a ``qgroup``, a ``dgroup``, the text of a question, and the
     text of a candidate that answers a question in either. Texts are compared in normal form
-    (:func:`~pyterrier_mart.meta.corpus.normalised`). Two kinds of text may be in both, as they tell nothing about a
+    (:func:`~pyterrier_mart.datasets.corpus.normalised`). Two kinds of text may be in both, as they tell nothing about a
     question: candidates that answer nothing in either (XQuAD-R has the footnote mark "citation needed" as a sentence of
     several articles in Arabic, Hindi and Chinese), and fragments of less than three letters and digits, which sentence
     splitting makes (XQuAD-R has a Turkish sentence "I." in two articles, once with an answer).

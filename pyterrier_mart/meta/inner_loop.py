@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyterrier_mart.dense.encoder import Features, Side, TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import Features, Side, TextEncoder
 from pyterrier_mart.meta.episodes import Episode, PairEpisode
 from pyterrier_mart.meta.fast_weights import FastWeights, InnerRate, InPlaceFastWeights
 from pyterrier_mart.meta.losses import TaskLoss, Vectors

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import TextEncoder
 from pyterrier_mart.meta.episodes import Episode, MetaTask
 from pyterrier_mart.meta.inner_loop import InnerStats, PreparedSet
 from pyterrier_mart.meta.losses import TaskLoss

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
-from pyterrier_mart.meta.encoder import TextEncoder
 from pyterrier_mart.meta.episodes import MetaTask
 from pyterrier_mart.meta.fast_weights import FastWeights, InPlaceFastWeights, fast_weights
 from pyterrier_mart.meta.inner_loop import InnerStats, adapt_copy, inner_loop

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import TextEncoder
 from pyterrier_mart.meta.episodes import MetaTask
 from pyterrier_mart.meta.fast_weights import FastWeights, fast_weights
 from pyterrier_mart.meta.inner_loop import InnerStats, PreparedSet, inner_loop

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, normalised
+from pyterrier_mart.dense.encoder import Side, TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus, normalised
-from pyterrier_mart.meta.encoder import Side, TextEncoder
 from pyterrier_mart.meta.errors import EmptyLanguageError
+from pyterrier_mart.vectors import unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -357,12 +358,6 @@ class _Block:
         square = float((question.astype(np.float64) ** 2).sum())
         # Not the norm of the differences, which would copy all vectors for each question.
         return np.sqrt(np.maximum(self._squares[here] + square - 2 * products, 0))
-
-
-def unit(vectors: _Floats) -> _Floats:
-    """Returns vectors of shape (texts, dimension) scaled to length 1; those of length 0 as they are."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _positions(values: Sequence[str]) -> dict[str, list[int]]:

@@ -16,22 +16,23 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.columns import MetaSBERTEncoder
+from pyterrier_mart.dense.encoder import TextEncoder
+from pyterrier_mart.dense.encoding import Encoding, is_model
+from pyterrier_mart.dense.index import DenseIndex, documents_of
+from pyterrier_mart.dense.rows import Rows, each
+from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.mart.inference import resolve_device
-from pyterrier_mart.meta.centring import LanguageCentering, language_of
-from pyterrier_mart.meta.columns import MetaSBERTEncoder
+from pyterrier_mart.meta.artifact import SETTINGS, MetaSBERTModel, write
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
-from pyterrier_mart.meta.encoder import TextEncoder
-from pyterrier_mart.meta.encoding import Encoding, is_model
-from pyterrier_mart.meta.index import DenseIndex, documents_of
-from pyterrier_mart.meta.rows import Rows, each
-from pyterrier_mart.meta.saved import SETTINGS, MetaSBERTModel, write
+from pyterrier_mart.text import language_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from pyterrier_mart.meta.corpus import MultilingualCorpus
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
 
 __all__ = ["DEFAULT_MODEL", "MetaSBERTRetriever"]
 
@@ -277,11 +278,11 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
         """
         if self.algorithm == "zero-shot":
             return self
-        from pyterrier_mart.meta.evaluation import lareqa_evaluate, summarise
+        from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
         from pyterrier_mart.meta.learners import learner_class
-        from pyterrier_mart.meta.material import few_questions
         from pyterrier_mart.meta.sampling import TripletTaskSampler
         from pyterrier_mart.meta.training import train
+        from pyterrier_mart.meta.training_data import few_questions
 
         config = self._options
         corpus = self._material(topics_or_res_tr, qrels_tr, self.corpus, "_tr")
@@ -330,7 +331,7 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
             ValueError: If there is nothing to learn from, or columns or languages are missing.
         """
         from pyterrier_mart.meta.learners import adapt_copy
-        from pyterrier_mart.meta.material import episodes
+        from pyterrier_mart.meta.training_data import episodes
 
         for name, value in (("steps", steps), ("lr", lr)):
             if value is not None and (isinstance(value, bool) or not 0 <= value < math.inf):
@@ -345,7 +346,7 @@ class MetaSBERTRetriever(Encoding, pt.Estimator):
         return made
 
     def _material(self, frame: pd.DataFrame, qrels: pd.DataFrame, source: Any, suffix: str = "") -> MultilingualCorpus:
-        from pyterrier_mart.meta.material import Languages, corpus_of
+        from pyterrier_mart.meta.training_data import Languages, corpus_of
 
         return corpus_of(frame, qrels, source, Languages(self.query_lang, self.doc_lang), self.text_field, suffix)
 

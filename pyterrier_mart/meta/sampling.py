@@ -13,13 +13,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus, normalised
+from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.arrangements import SPLITS, Arrangement, TransferPath, parse_arrangements
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus, normalised
-from pyterrier_mart.meta.encoder import TextEncoder
 from pyterrier_mart.meta.episodes import MetaTask, PairEpisode, Row, TripletEpisode
 from pyterrier_mart.meta.errors import EmptyLanguageError
-from pyterrier_mart.meta.negatives import NegativeMiner, VectorSource, unit
+from pyterrier_mart.meta.negatives import NegativeMiner, VectorSource
+from pyterrier_mart.vectors import unit
 
 __all__ = ["PAIR_TRANSFER_MODES", "PairTaskSampler", "TaskSampler", "TripletTaskSampler"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyterrier as pt
 import torch
 
+from pyterrier_mart.dense.encoder import model_fingerprint
 from pyterrier_mart.meta.checkpoints import Checkpoints
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import model_fingerprint
 from pyterrier_mart.meta.episodes import MetaTask
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.backoff import relatives
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["heaviest_first", "look_up"]

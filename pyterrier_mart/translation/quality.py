@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyterrier_mart.translation.backoff import relatives
 from pyterrier_mart.translation.formats import read
-from pyterrier_mart.translation.relatives import relatives
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["Accuracy", "Coverage", "Quality", "accuracy", "coverage", "report"]

@@ -12,7 +12,7 @@ from pyterrier_mart.cli.console import errors
 from pyterrier_mart.encoders import PACKAGED, resolve
 
 if TYPE_CHECKING:
-    from pyterrier_mart.meta.corpus import MultilingualCorpus
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
     from pyterrier_mart.meta.folds import Fold
 
 __all__ = [
@@ -51,7 +51,7 @@ def find_device(name: str) -> str:
     Raises:
         ValueError: If there is none.
     """
-    from pyterrier_mart.mart.inference import resolve_device
+    from pyterrier_mart.devices import resolve_device
 
     try:
         return str(resolve_device(name))
@@ -78,7 +78,7 @@ def xquad_r_fold(index: int, langs: str | None, doc_text: DocText) -> Fold[Multi
     Raises:
         ValueError: If there is no such language.
     """
-    from pyterrier_mart.meta.corpus import XQUAD_R_LANGS, MultilingualCorpus
+    from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, MultilingualCorpus
     from pyterrier_mart.meta.folds import kfold_by_group
 
     wanted = XQUAD_R_LANGS if langs is None else tuple(part.strip() for part in langs.split(","))

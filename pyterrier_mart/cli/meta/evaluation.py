@@ -31,8 +31,8 @@ from pyterrier_mart.cli.meta.data import (
 from pyterrier_mart.files import atomic_file
 
 if TYPE_CHECKING:
-    from pyterrier_mart.meta.corpus import MultilingualCorpus
-    from pyterrier_mart.meta.evaluation import Vectors
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
+    from pyterrier_mart.evaluation.lareqa import Vectors
     from pyterrier_mart.meta.folds import Fold
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
@@ -146,8 +146,8 @@ def _as_json(frame: pd.DataFrame) -> Any:
 def _rankings(
     dense: MetaSBERTRetriever, fold: Fold[MultilingualCorpus], split: str, centre: bool, k: int, run_file: Path | None
 ) -> dict[str, Any]:
-    from pyterrier_mart.meta import evaluation
-    from pyterrier_mart.meta.centring import LanguageCentering
+    from pyterrier_mart.dense.centring import LanguageCentering
+    from pyterrier_mart.evaluation import lareqa as evaluation
 
     if centre:
         errors.print(f"centring: {_SAMPLE} training texts of each language and side", markup=False, soft_wrap=True)
@@ -192,8 +192,8 @@ def _cell(value: float | None, name: str) -> str:
 
 
 def _pairs(dense: MetaSBERTRetriever, fold: int | None, split: str) -> dict[str, Any]:
-    from pyterrier_mart.meta.corpus import PairCorpus
-    from pyterrier_mart.meta.evaluation import sts_evaluate
+    from pyterrier_mart.datasets.corpus import PairCorpus
+    from pyterrier_mart.evaluation.lareqa import sts_evaluate
     from pyterrier_mart.meta.folds import kfold_pairs
 
     pairs = PairCorpus.sts17()

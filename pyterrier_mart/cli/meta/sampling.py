@@ -25,8 +25,8 @@ from pyterrier_mart.cli.meta.settings import ConfigFile, Preset, PresetName, Set
 from pyterrier_mart.meta.errors import EmptyLanguageError
 
 if TYPE_CHECKING:
+    from pyterrier_mart.dense.encoder import TextEncoder
     from pyterrier_mart.meta.config import MetaConfig
-    from pyterrier_mart.meta.encoder import TextEncoder
     from pyterrier_mart.meta.episodes import TripletEpisode
     from pyterrier_mart.meta.sampling import TripletTaskSampler
 
@@ -106,8 +106,8 @@ def tasks(
 
 
 def _encoder(name: str, config: MetaConfig, device: str) -> TextEncoder:
-    from pyterrier_mart.mart.modeling import quiet
-    from pyterrier_mart.meta.encoder import TextEncoder, load_sentence_transformer
+    from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
+    from pyterrier_mart.devices import quiet
 
     with quiet():
         return TextEncoder(load_sentence_transformer(name, device=device), config.max_length)

@@ -29,7 +29,7 @@ from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.errors import EmptyLanguageError
 
 if TYPE_CHECKING:
-    from pyterrier_mart.meta.corpus import MultilingualCorpus
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
     from pyterrier_mart.meta.folds import Fold
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
     from pyterrier_mart.meta.training import TrainingLog

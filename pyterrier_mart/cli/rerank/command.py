@@ -164,7 +164,7 @@ def _load(
     path: Path, table: str | None, accept_table: bool, device: str, dtype: DtypeName, batch_tokens: int | None
 ) -> MARTReRanker:
     from pyterrier_mart import MARTReRanker
-    from pyterrier_mart.mart.inference import resolve_device
+    from pyterrier_mart.devices import resolve_device
 
     resolve_device(device)  # known before a model is loaded
     given = None if table is None else TranslationTable.load(table)

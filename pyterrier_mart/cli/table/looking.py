@@ -13,7 +13,7 @@ from pyterrier_mart import TranslationTable
 from pyterrier_mart.cli.console import arrow, out, speaks_unicode
 from pyterrier_mart.cli.table.shared import TableName, print_json
 from pyterrier_mart.text import LANGUAGES
-from pyterrier_mart.translation.relatives import relatives
+from pyterrier_mart.translation.backoff import relatives
 
 __all__ = ["info", "lookup"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from pyterrier_mart import archives
-from pyterrier_mart.datasets import homes
+from pyterrier_mart.datasets import paths
 from pyterrier_mart.datasets.ciral.published import LANGUAGES
 
 if TYPE_CHECKING:
-    from pyterrier_mart.datasets.problems import Problems
     from pyterrier_mart.datasets.store import DocumentStore
+    from pyterrier_mart.problems import Problems
 
 __all__ = ["FIELDS", "NAME", "VARIABLE", "Scan", "open_store", "read_passages", "scan", "store_path"]
 
@@ -126,7 +126,7 @@ def _language(path: Path) -> str | None:
 
 def store_path(folder: Path, language: str) -> Path:
     """Returns where the store of a language is kept."""
-    return homes.stores(NAME, folder) / f"{language}.store"
+    return paths.stores(NAME, folder) / f"{language}.store"
 
 
 def open_store(
@@ -146,11 +146,11 @@ def open_store(
     Raises:
         FileNotFoundError: If the folder is not known, or holds no passages in the language.
     """
-    from pyterrier_mart.datasets.problems import Problems
     from pyterrier_mart.datasets.store import build_store
+    from pyterrier_mart.problems import Problems
 
     if folder is None:
-        folder = homes.home(NAME, VARIABLE)
+        folder = paths.home(NAME, VARIABLE)
     found = folder if isinstance(folder, Scan) else scan(folder)
     files = found.files.get(language)
     if not files:

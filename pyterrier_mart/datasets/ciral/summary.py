@@ -11,7 +11,7 @@ from pyterrier_mart.datasets.ciral.passages import Scan, open_store, scan, store
 from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, judgments, queries, query_pairs
 
 if TYPE_CHECKING:
-    from pyterrier_mart.datasets.problems import Problems
+    from pyterrier_mart.problems import Problems
 
 __all__ = ["check", "judged", "topics"]
 

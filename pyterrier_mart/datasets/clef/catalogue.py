@@ -26,9 +26,9 @@ from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
 from pyterrier_mart.datasets.clef.utf16 import AsUtf8, utf_16_of
-from pyterrier_mart.datasets.homes import stores
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.datasets.paths import stores
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.problems import Problems
 
 __all__ = ["Catalogue", "below", "scan"]
 
@@ -128,7 +128,7 @@ class Catalogue:
 def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
     """Looks at all files in a folder.
 
-    What was found is kept in :func:`~pyterrier_mart.datasets.homes.stores`, also if the scan is interrupted: the next
+    What was found is kept in :func:`~pyterrier_mart.datasets.paths.stores`, also if the scan is interrupted: the next
     one looks only at files that are new or changed (their size or time is another one).
 
     Args:

@@ -26,10 +26,10 @@ from pyterrier_mart.datasets.clef.settings import (
     topic_languages,
 )  # fmt: skip
 from pyterrier_mart.datasets.clef.topics import Topic
-from pyterrier_mart.datasets.homes import home as home_of
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.datasets.paths import home as home_of
 from pyterrier_mart.datasets.store import DocumentStore, StoreUnion, build_store
 from pyterrier_mart.datasets.translations import HumanTranslation
+from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["CLEF", "HOME_VARIABLE", "build"]

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
 from pyterrier_mart.datasets.clef.utf16 import utf_16_of
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 
 __all__ = ["Document", "read_documents"]
 

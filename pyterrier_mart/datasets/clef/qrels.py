@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from pyterrier_mart.datasets.clef.topics import NUMBER_COLUMN, topic_number
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 
 __all__ = ["Judgment", "Judgments", "is_judgment", "read_qrels"]
 

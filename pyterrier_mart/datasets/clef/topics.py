@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, NamedTuple
 
-from pyterrier_mart.datasets.problems import Problems
+from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["NUMBER_COLUMN", "Topic", "is_topic", "language_of_name", "read_topics", "topic_number"]

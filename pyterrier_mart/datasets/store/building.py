@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pyterrier as pt
 
 from pyterrier_mart.archives import ArchiveError
-from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.datasets.store.format import (
     BATCH,
     PARAMETERS,
@@ -27,6 +26,7 @@ from pyterrier_mart.datasets.store.format import (
 )
 from pyterrier_mart.datasets.store.locking import locked
 from pyterrier_mart.datasets.store.reading import DocumentStore
+from pyterrier_mart.problems import Problems
 
 __all__ = ["build_store"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pyterrier_mart.datasets.problems import Problems
 from pyterrier_mart.datasets.store.format import BATCH, PARAMETERS, clean, column_names, connect, read_header
+from pyterrier_mart.problems import Problems
 
 __all__ = ["DocumentStore", "StoreUnion"]
 

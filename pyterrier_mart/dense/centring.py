@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyterrier_mart.dense.encoder import Side
+from pyterrier_mart.dense.rows import Bar
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.meta.encoder import Side
-from pyterrier_mart.meta.rows import Bar
-from pyterrier_mart.text import language_code
+from pyterrier_mart.text import language_of
+from pyterrier_mart.vectors import unit
 
 if TYPE_CHECKING:
-    from pyterrier_mart.meta.corpus import MultilingualCorpus
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
-__all__ = ["LanguageCentering", "language_of", "normalised"]
+__all__ = ["LanguageCentering"]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -216,14 +217,14 @@ class LanguageCentering:
                 f"expected vectors of shape ({len(languages)} languages, {self.dimension}), found {vectors.shape}"
             )
         if side not in means:
-            return normalised(vectors)
+            return unit(vectors)
         of = means[side]
         if warn and (unknown := self.unknown(languages, side)):
             warnings.warn(self.unknown_message(unknown, side), stacklevel=2)
         place = {language: i for i, language in enumerate(of.languages)}
         shrunk = self._shrunk(of)
         rows = [place.get(language_of(language) or "", len(place)) for language in languages]
-        return normalised(normalised(vectors) - shrunk[rows])
+        return unit(unit(vectors) - shrunk[rows])
 
     def unknown(self, languages: Sequence[object], side: Side) -> Counter[str]:
         """Counts the texts whose language has no mean, by language; those without one as ``"?"``."""
@@ -388,9 +389,9 @@ class _Gathered:
             raise ValueError(f"{self.name}: a vector is not finite")
         self._size = vectors.shape[1]
         named = np.array([language_of(language) or "" for language in languages], dtype=object)
-        unit = normalised(np.asarray(vectors, dtype=np.float32))
+        unitary = unit(np.asarray(vectors, dtype=np.float32))
         for language in sorted(set(named) - {""}):
-            own = unit[named == language]
+            own = unitary[named == language]
             self._sums[language] = self._sums.get(language, 0.0) + own.sum(axis=0, dtype=np.float64)
             self._counts[language] += len(own)
 
@@ -414,22 +415,3 @@ def _parts(corpus: MultilingualCorpus, side: Side, sample: int | None) -> Iterat
     for start in range(0, len(frame), _TEXTS):
         part = frame.iloc[start : start + _TEXTS]
         yield part[text].tolist(), part[lang].tolist()
-
-
-def language_of(value: object) -> str | None:
-    """Returns the language that a cell of a language column names: its ISO 639-1 code where there is one.
-
-    Missing values and what is not text name none. Codes that are not known stand for themselves.
-    """
-    if not isinstance(value, str) or not value.strip():
-        return None
-    try:
-        return language_code(value)
-    except ValueError:
-        return value.strip()
-
-
-def normalised(vectors: Vectors) -> Vectors:
-    """Returns vectors of length 1; a vector of zeros stays as it is."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths != 0)

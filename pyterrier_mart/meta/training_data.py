@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.meta.centring import language_of
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.encoder import TextEncoder
+from pyterrier_mart.dense.index import documents_of
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.corpus import MultilingualCorpus
-from pyterrier_mart.meta.encoder import TextEncoder
 from pyterrier_mart.meta.episodes import Row, TripletEpisode
-from pyterrier_mart.meta.index import documents_of
 from pyterrier_mart.meta.negatives import NegativeMiner
+from pyterrier_mart.text import language_of
 
 __all__ = ["Languages", "corpus_of", "episodes", "few_questions"]
 

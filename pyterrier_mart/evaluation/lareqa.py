@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 
 if TYPE_CHECKING:
-    from pyterrier_mart.meta.corpus import MultilingualCorpus, PairCorpus
-    from pyterrier_mart.meta.encoder import Side
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus
+    from pyterrier_mart.dense.encoder import Side
+from pyterrier_mart.vectors import unit
 
 __all__ = [
     "ALL_LANGUAGES",
@@ -42,14 +43,14 @@ _FLOAT = npt.NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """What encodes texts, such as :class:`~pyterrier_mart.meta.encoder.TextEncoder`."""
+    """What encodes texts, such as :class:`~pyterrier_mart.dense.encoder.TextEncoder`."""
 
     def encode(self, texts: Iterable[str], side: Side) -> _FLOAT:
         """Returns vectors of shape (texts, dimension)."""
 
 
 class Post(Protocol):
-    """What changes vectors by their language, such as :class:`~pyterrier_mart.meta.centring.LanguageCentering`."""
+    """What changes vectors by their language, such as :class:`~pyterrier_mart.dense.centring.LanguageCentering`."""
 
     def apply(self, vectors: _FLOAT, languages: Sequence[str], side: Side, /) -> _FLOAT:
         """Returns new vectors for some of length 1."""
@@ -489,10 +490,5 @@ def _encoded(
             found[side, text] = vector
     if not texts:
         raise ValueError(f"there are no texts of the side {side!r} to encode")
-    stacked = _normalised(np.stack([found[side, text] for text in texts]).astype(np.float32, copy=False))
-    return stacked if post is None else _normalised(post.apply(stacked, langs, side))
-
-
-def _normalised(vectors: _FLOAT) -> _FLOAT:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.maximum(length, 1e-12)).astype(np.float32, copy=False)
+    stacked = unit(np.stack([found[side, text] for text in texts]).astype(np.float32, copy=False))
+    return stacked if post is None else unit(post.apply(stacked, langs, side))

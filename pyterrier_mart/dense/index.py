@@ -17,8 +17,8 @@ import pyterrier as pt
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.files import atomic_directory
-from pyterrier_mart.meta.centring import language_of
 from pyterrier_mart.meta.errors import EmptyLanguageError
+from pyterrier_mart.text import language_of
 
 if TYPE_CHECKING:
     from pyterrier_dr import FlexIndex

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pyterrier as pt
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.encoder import load_sentence_transformer
+from pyterrier_mart.devices import quiet, resolve_device
 from pyterrier_mart.files import atomic_directory, sha256
-from pyterrier_mart.mart.inference import resolve_device
-from pyterrier_mart.mart.modeling import quiet
-from pyterrier_mart.meta.centring import LanguageCentering
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import load_sentence_transformer
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from pyterrier_mart.meta.index import DenseIndex
+    from pyterrier_mart.dense.index import DenseIndex
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
     from pyterrier_mart.meta.training import TrainingLog
 

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from pyterrier_mart.mart.inference import resolve_device
-from pyterrier_mart.mart.modeling import quiet
-from pyterrier_mart.meta.centring import LanguageCentering, language_of, normalised
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.encoder import Side, TextEncoder, load_sentence_transformer, model_fingerprint
+from pyterrier_mart.dense.index import Maker
+from pyterrier_mart.dense.rows import Bar, Rows
+from pyterrier_mart.devices import quiet, resolve_device
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.encoder import Side, TextEncoder, load_sentence_transformer, model_fingerprint
-from pyterrier_mart.meta.index import Maker
-from pyterrier_mart.meta.rows import Bar, Rows
+from pyterrier_mart.text import language_of
+from pyterrier_mart.vectors import unit
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -98,7 +99,7 @@ class Encoding:
         """Encodes each distinct text once, and centres it once for each of its languages."""
         encoder = self.load_model()
         known = dict.fromkeys(texts)
-        vectors = normalised(encoder.encode(known, side, batch_size=self.batch_size, progress=progress))
+        vectors = unit(encoder.encode(known, side, batch_size=self.batch_size, progress=progress))
         place = {text: i for i, text in enumerate(known)}
         if not post or self.post is None:
             return Rows(vectors.__getitem__, np.array([place[text] for text in texts], dtype=np.int64), vectors)

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.dense.encoder import Side
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.meta.encoder import Side
 
 if TYPE_CHECKING:
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from pyterrier_mart import encoders
+from pyterrier_mart.artifact import weights_digest
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -145,8 +145,4 @@ def model_fingerprint(model: torch.nn.Module) -> str:
     ]
     tokenizer, prompts = getattr(model, "tokenizer", ()), getattr(model, "prompts", {})
     described = json.dumps([modules, len(tokenizer), dict(prompts)], sort_keys=True, default=repr)
-    digest = hashlib.blake2b(described.encode(), digest_size=16)
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return weights_digest(model, described)

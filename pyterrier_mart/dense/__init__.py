@@ -1,0 +1,1 @@
+"""Dense retrieval: texts as vectors of a sentence-transformers model, re-ranked, indexed and searched."""
