@@ -107,7 +107,7 @@ def test_the_variable_counts_more(tmp_path, monkeypatch):
 def test_a_damaged_file_of_homes(tmp_path, monkeypatch, content):
     monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
     (tmp_path / "pyterrier_mart").mkdir()
-    (tmp_path / "pyterrier_mart/paths.json").write_text(content)
+    (tmp_path / "pyterrier_mart/homes.json").write_text(content)
     with pytest.raises(ValueError, match=r"homes\.json is damaged"):
         paths.home("clef", "CLEF_HOME")
     with pytest.raises(NotADirectoryError, match="missing is not a folder"):
