@@ -174,8 +174,8 @@ def compare_speed(name: str, device: str, frames: dict[str, pd.DataFrame], repea
     settings: dict[str, Any] = {"max_length": LENGTH, "document_tokens": LENGTH, "device": device}
     dtype = str(resolve_dtype("auto", resolve_device(device))).removeprefix("torch.")
     ours = {
-        "MARTReRanker, float32": MARTReRanker(name, table, dtype="float32", **settings),
-        "without M^tr, float32": MARTReRanker(name, mat_layers=(), dtype="float32", **settings),
+        "MARTReRanker, float32": MARTReRanker(name, table, **settings),
+        "without M^tr, float32": MARTReRanker(name, mat_layers=(), **settings),
     }
     if dtype == "float32":
         print('dtype="auto" is float32 here: the device does not compute in bfloat16, nothing is faster than float32')
@@ -297,7 +297,7 @@ def build_dense(given: Passages, links: list[dict[tuple[int, int], float]]) -> D
 
 def compare_matrices(name: str, repeat: int, n: int = 8) -> None:
     """Prints the time of building and multiplying."""
-    model = MARTReRanker(name, "de-en", device="cpu", dtype="float32")
+    model = MARTReRanker(name, "de-en", device="cpu")
     given = passages(model.scorer().encoder, n)
     links = links_of(given)
     values = torch.randn(n, LENGTH, model.load_model().config.hidden_size)
@@ -318,7 +318,7 @@ def compare_matrices(name: str, repeat: int, n: int = 8) -> None:
 
 def training_steps(name: str, ways: Sequence[str]) -> list[Callable[[], object]]:
     """Returns functions that each do a training step on the same model and passages."""
-    model = MARTReRanker(name, "de-en", device="cpu", dtype="float32")
+    model = MARTReRanker(name, "de-en", device="cpu")
     encoder, net = model.scorer().encoder, model.load_model().train()
     given = passages(encoder, 2)
     links = links_of(given)

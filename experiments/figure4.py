@@ -50,7 +50,7 @@ def rankers(setting: Setting, fold: Fold) -> Iterator[tuple[str, MARTReRanker]]:
     """Makes the re-rankers one after the other, each with its name, and trains them."""
     args = setting.args
     for name, own in _TRAINED.items():
-        rank = setting.ranker(name, fold, **own, dtype="float32")
+        rank = setting.ranker(name, fold, **own)
         if args.untrained:
             yield name if name == "encoder" else f"{name}, untrained", rank
             continue
@@ -59,7 +59,7 @@ def rankers(setting: Setting, fold: Fold) -> Iterator[tuple[str, MARTReRanker]]:
     names = [path.resolve().name for path in args.model]
     for i, path in enumerate(args.model):
         name = names[i] if names.count(names[i]) == 1 else f"{names[i]} ({i + 1})"
-        yield name, MARTReRanker.load(path, dtype="float32", device=args.device)
+        yield name, MARTReRanker.load(path, device=args.device)
 
 
 def _parts(setting: Setting, qids: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["DTYPES", "quiet", "resolve_device", "resolve_dtype"]
+__all__ = ["DTYPES", "computes_in_bfloat16", "quiet", "resolve_device", "resolve_dtype"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -42,13 +42,14 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
         ValueError: If there is no such type.
     """
     if dtype == "auto":
-        return torch.bfloat16 if _computes_in_bfloat16(device) else torch.float32
+        return torch.bfloat16 if computes_in_bfloat16(device) else torch.float32
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be auto, {', '.join(DTYPES)}, not {dtype!r}")
     return DTYPES[dtype]
 
 
-def _computes_in_bfloat16(device: torch.device) -> bool:
+def computes_in_bfloat16(device: torch.device) -> bool:
+    """Returns whether a device computes in bfloat16, faster than in float32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     # Elsewhere on CPUs torch emulates it, slower than float32.

@@ -63,7 +63,7 @@ _BUILT: dict[tuple[object, ...], object] = {}
 
 def reranker(path: Path, table: TranslationTable | None, **options) -> MARTReRanker:
     """A re-ranker that was not trained, on the CPU; loading takes longer than what is tested, and is done once."""
-    made = MARTReRanker(path, table, dtype="float32", device="cpu", **options)
+    made = MARTReRanker(path, table, device="cpu", **options)
     key = made._architecture()
     if key not in _BUILT:
         _BUILT[key] = made._build()

@@ -486,8 +486,10 @@ def test_an_interruption_ends_all_processes(job, tmp_path, number):
     )
     with open(tmp_path / "parent.log", "wb") as log:
         parent = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=ROOT, stdout=log, stderr=log, start_new_session=True
-        )
+            [sys.executable, "-c", code], cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
+            # A shell lets jobs in the background ignore SIGINT, which processes inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
     deadline = time.monotonic() + 30
     while len(list(job.glob("*.started"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)

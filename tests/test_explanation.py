@@ -196,7 +196,7 @@ def test_trained_models_and_saved_ones(tiny, tmp_path):
     rank._trained(rank._build())
     rank.history = [{"epoch": 1}]
     rank.save(tmp_path / "trained")
-    for each in (rank, MARTReRanker.load(tmp_path / "trained", dtype="float32", device="cpu")):
+    for each in (rank, MARTReRanker.load(tmp_path / "trained", device="cpu")):
         assert each.explain(QUERY, TEXT).notes == ()
         assert words(each.explain(QUERY, TEXT)) == words(reranker(tiny).explain(QUERY, TEXT))
 
@@ -216,7 +216,7 @@ def test_refused(rank):
 
 
 def test_damaged_weights(tiny):
-    rank = MARTReRanker(tiny, TABLE, dtype="float32", device="cpu")
+    rank = MARTReRanker(tiny, TABLE, device="cpu")
     with torch.no_grad():
         rank.load_model().score.bias.fill_(float("nan"))
     with pytest.raises(ValueError, match="not finite"):

@@ -11,7 +11,7 @@ import torch
 from scipy.stats import kendalltau
 from transformers import AutoTokenizer
 
-from pyterrier_mart import TranslationTable
+from pyterrier_mart import MARTReRanker, TranslationTable, devices
 from pyterrier_mart.devices import resolve_device, resolve_dtype
 from pyterrier_mart.mart import inference
 from pyterrier_mart.mart.attention import WordLinker
@@ -191,10 +191,19 @@ def test_dtypes():
 
 
 @pytest.mark.parametrize(("native", "kind"), [(True, torch.bfloat16), (False, torch.float32)])
-def test_auto_is_bfloat16_where_the_cpu_computes_in_it(monkeypatch, native, kind):
+def test_auto_is_bfloat16_where_the_device_computes_in_it(monkeypatch, native, kind):
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda: native, raising=False)
+    assert devices.computes_in_bfloat16(CPU) is native
     assert resolve_dtype("auto", CPU) is kind
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_only_auto_depends_on_the_processor(monkeypatch, native):
+    monkeypatch.setattr(devices, "computes_in_bfloat16", lambda device: native)
+    assert models.reranker(models.bert(), TABLE).scorer().dtype is torch.float32
+    auto = MARTReRanker(models.bert(), TABLE, dtype="auto", device="cpu")
+    assert auto.scorer().dtype is (torch.bfloat16 if native else torch.float32)
 
 
 def test_devices(monkeypatch):

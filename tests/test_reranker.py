@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mart(table=TABLE, **options):
-    return MARTReRanker(models.bert(), table, device="cpu", **{"dtype": "float32", **options})
+    return MARTReRanker(models.bert(), table, device="cpu", **options)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +344,7 @@ def test_repr_tells_what_is_not_the_default(trained):
 
 
 def test_what_was_saved_scores_as_before(trained, saved):
-    loaded = MARTReRanker.load(saved, device="cpu", dtype="float32", batch_tokens=300, verbose=False)
+    loaded = MARTReRanker.load(saved, device="cpu", batch_tokens=300, verbose=False)
     assert same(loaded, trained)
     for name in (*reranker._SETTINGS, "text_field", "table", "mat_layers", "pooling", "translation_init", "history"):
         mine, theirs = getattr(loaded, name), getattr(trained, name)
@@ -359,7 +359,7 @@ def test_every_setting_is_saved(tmp_path):
         text_field="body",
     )  # fmt: skip
     rank.save(tmp_path / "one")
-    loaded = MARTReRanker.load(tmp_path / "one", device="cpu", dtype="float32")
+    loaded = MARTReRanker.load(tmp_path / "one", device="cpu")
     for name in (*reranker._SETTINGS, "text_field", "table", "mat_layers", "pooling", "translation_init"):
         assert getattr(loaded, name) == getattr(rank, name), name
     rows = ROWS.rename(columns={"text": "body"})
@@ -377,11 +377,11 @@ def test_nothing_saved_is_a_pickle(saved):
 
 
 def test_what_was_loaded_can_be_saved_and_trained(trained, saved, tmp_path):
-    loaded = MARTReRanker.load(saved, device="cpu", dtype="float32")
+    loaded = MARTReRanker.load(saved, device="cpu")
     loaded.save(tmp_path / "again")
     one, two = (json.loads((path / "pt_meta.json").read_text()) for path in (saved, tmp_path / "again"))
     assert one["encoder"] == two["encoder"] == str(models.bert())
-    assert same(MARTReRanker.load(tmp_path / "again", device="cpu", dtype="float32"), trained)
+    assert same(MARTReRanker.load(tmp_path / "again", device="cpu"), trained)
     loaded.training = QUICK
     loaded.mat_layers = (-3, -2)
     assert loaded.fit(ROWS, QRELS).weights == trained.weights, "training did not start from the encoder"
@@ -391,7 +391,7 @@ def test_baselines_without_a_table_are_saved(tmp_path):
     for name, options in (("plain", {"mat_layers": ()}), ("placebo", {"placebo": True})):
         rank = mart(None, **options)
         rank.save(tmp_path / name)
-        loaded = MARTReRanker.load(tmp_path / name, device="cpu", dtype="float32")
+        loaded = MARTReRanker.load(tmp_path / name, device="cpu")
         assert loaded.table is None and same(loaded, rank)
         with pytest.raises(ValueError, match="another translation table"):
             MARTReRanker.load(tmp_path / name, TABLE)
@@ -412,7 +412,7 @@ def test_nothing_is_overwritten_unasked(saved, trained, tmp_path):
     rank = mart(None, placebo=True)
     rank.save(tmp_path / "one")
     trained.save(tmp_path / "one", overwrite=True)
-    assert same(MARTReRanker.load(tmp_path / "one", device="cpu", dtype="float32"), trained)
+    assert same(MARTReRanker.load(tmp_path / "one", device="cpu"), trained)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("x")
     with pytest.raises(FileExistsError, match="pt_meta.json"):

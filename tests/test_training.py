@@ -40,7 +40,7 @@ def data():
 
 
 def mart(options=QUICK, **more):
-    given = {"relate": False, "stop": False, "device": "cpu", "dtype": "float32", **more}
+    given = {"relate": False, "stop": False, "device": "cpu", **more}
     return MARTReRanker(models.bert(), models.task().table, training=TrainingOptions(**options), **given)
 
 
@@ -309,7 +309,7 @@ KILL = """
     training._MartTrainer.compute_loss = compute
     results, qrels = (pd.read_pickle(name) for name in {frames!r})
     options = TrainingOptions(output_dir={output!r}, **{options!r})
-    MARTReRanker({model!r}, TranslationTable.load({table!r}), relate=False, stop=False, device="cpu", dtype="float32",
+    MARTReRanker({model!r}, TranslationTable.load({table!r}), relate=False, stop=False, device="cpu",
                  training=options).fit(results, qrels)
 """
 

@@ -81,7 +81,9 @@ def rerank(
         MissingName, typer.Option(help="What to do about documents without text: stop, or score an empty text.")
     ] = MissingName.error,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps, ...")] = "auto",
-    dtype: Annotated[DtypeName, typer.Option(help="What to compute in.")] = DtypeName.auto,
+    dtype: Annotated[
+        DtypeName, typer.Option(help="What to compute in; auto is bfloat16 where that is faster, which is less exact.")
+    ] = DtypeName.float32,
     batch_tokens: Annotated[int | None, typer.Option(help="Tokens of a batch, padding included.", min=1)] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Discard what an interrupted command left.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
