@@ -2,8 +2,8 @@
 
 The queries are the German questions of XQuAD-R, which come with the package, over and over. The loop is what a script
 would have: the same analyzer, the table as a dict of dicts that holds the ten best translations of each word already, a
-``Counter``, and ``sorted``. It must give the same bags, so relatives of unknown words are off while the two are
-compared; the translator with relatives, its default, is measured beside them. Every run of a translator starts with a
+``Counter``, and ``sorted``. It must give the same bags, so other forms of unknown words are off while the two are
+compared; the translator with other forms, its default, is measured beside them. Every run of a translator starts with a
 new one, which has not looked up any word yet.
 
 The table is the bundled one, if there is one, else a synthetic one over the words of XQuAD-R (the same every time).

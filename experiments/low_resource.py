@@ -10,7 +10,7 @@ of the passages; each is measured on the words of its human translation:
   translation, both weighted by idf over the human translations of all queries, stop words kept;
 - coverage: share of the query's words that the table has.
 
-Words that a table lacks are translated as :class:`~pyterrier_mart.SMTQueryTranslator` does: by their relatives, else
+Words that a table lacks are translated as :class:`~pyterrier_mart.SMTQueryTranslator` does: by their other forms, else
 kept as they are. All values are means over queries. Learned tables are kept in ``--tables`` and used again.
 """
 
@@ -295,7 +295,7 @@ def main() -> None:
         "Recall@k: share of the content words of a query's human translation that are among the k best translations "
         "of the query's words. Cosine: of the weighted translation (10 a word) and the human translation, with idf "
         "over the human translations. Coverage: share of the query's content words that the table has. Means over "
-        "queries; words that a table lacks are translated by their relatives or kept, which is why names give `no "
+        "queries; words that a table lacks are translated by their other forms or kept, which is why names give `no "
         "table` a recall. Δ: difference from all sources, 95% interval by a bootstrap over queries (10,000 samples); "
         "* p < 0.05 in a two-tailed paired t-test, without correction for the number of rows.\n\n"
         "FLORES and NTREX are general text (Wikipedia, news), TICO-19 is about COVID-19, Global Voices and HornMT are "

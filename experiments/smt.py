@@ -7,7 +7,7 @@ Three parts:
 2. FLORES devtest, for every bundled pair: a sentence is the query and its translation the one relevant document among
    1012. The bundled tables have seen these sentences, so this part measures tables that were learned alike without
    them: ``python -m experiments.tables --data DATA --held-out TABLES``, then ``--held-out TABLES`` here.
-3. What changes the result on XQuAD-R de-en: number of translations, relatives of unknown words, weights.
+3. What changes the result on XQuAD-R de-en: number of translations, other forms of unknown words, weights.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def variants(name: str, engine: str) -> list[list[Any]]:
         "top 1": (table, {"top_k": 1}),
         "top 3": (table, {"top_k": 3}),
         "top 5": (table, {"top_k": 5}),
-        "no relatives of unknown words (the paper)": (table, {"relate": False}),
+        "no other forms of unknown words (the paper)": (table, {"relate": False}),
         "threshold 0.1": (table, {"threshold": 0.1}),
         "weights P(t|s)^0.7, normalised": (reweighted(lambda f: f["prob"] ** 0.7), {}),
         "weights P(t|s) P(s|t)^0.25, normalised": (reweighted(lambda f: f["prob"] * f["reverse"] ** 0.25), {}),

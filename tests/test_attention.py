@@ -17,7 +17,7 @@ from pyterrier_mart import Analyzer, TranslationTable, encoders
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
-from pyterrier_mart.translation.backoff import relatives
+from pyterrier_mart.translation.backoff import other_forms
 
 TABLE = TranslationTable.from_dict(
     {
@@ -73,7 +73,7 @@ def translations(table, word, threshold=0.0, top_k=None, identity=True, relate=T
         return of_the_table(word)
     found = {}
     if relate:
-        for i, share in relatives(word, table.source_words, table.source.lang):
+        for i, share in other_forms(word, table.source_words, table.source.lang):
             for target, p in of_the_table(table.source_words[i]).items():
                 found[target] = found.get(target, 0.0) + share * p
         found = dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:top_k])
@@ -387,7 +387,7 @@ def test_relate_on_and_off():
     assert matrix("Katzen", "cat")[1, 8] > 0
 
 
-def test_weights_of_relatives_are_at_most_one():
+def test_weights_of_other_forms_are_at_most_one():
     table = TranslationTable.from_dict({"bahn": {"rail": 1.0}, "strasse": {"rail": 1.0}}, "de", "en")
     found = matrix("Bahnstrasse", "rail", table)
     np.testing.assert_allclose(found[1, 1], found[1, 13], atol=1e-7)

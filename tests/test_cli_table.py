@@ -275,7 +275,7 @@ def test_report(run, tables, tmp_path):
     # das haus in berlin hund haus und igel: a knows haus (twice) and berlin, b haus and hund
     assert "│ coverage of tokens │ 37.5% │ 37.5% │" in text and "│ coverage of types │ 28.6% │ 28.6% │" in text
     assert "│ P@1 │ 0.500 │ 0.500 │" in text and "│ P@5 │ 0.500 │ 1.000 │" in text
-    assert "a.table lacks 5 terms, of which 0 have relatives in it; the most frequent: das (1), hund (1)" in text
+    assert "a.table lacks 5 terms, of which 0 have other forms in it; the most frequent: das (1), hund (1)" in text
     assert "topics.tsv: 8 tokens of 7 types" in text and "de-en.0-5000.txt: 2 source words" in text
     found = json.loads((tmp_path / "deep" / "report.json").read_text(encoding="utf-8"))
     assert list(found["tables"]) == ["a.table", "b.table"] and found["gold"] == "de-en.0-5000.txt"

@@ -90,15 +90,15 @@ class WordLinker:
     """Finds the words of queries and documents, and the translations of the queries' words.
 
     Words are those of the table's analyzers, before any wordpieces. Stop words of either language take no part. A word
-    that the table lacks is its own translation with probability 1 (names, numbers), and with ``relate`` it has the
-    translations of its relatives too, like the words of :class:`SMTQueryTranslator`.
+    that the table lacks is translated as :func:`~pyterrier_mart.translation.lookup.look_up` does, by itself and by the
+    translations of its other forms, like the words of :class:`SMTQueryTranslator`.
 
     Args:
         table: The table, from the queries' to the documents' language.
         threshold: Only translations of at least this probability.
         top_k: At most so many translations of a word; ``None`` for all.
         identity: Whether unknown words are their own translations.
-        relate: Whether unknown words get the translations of their relatives.
+        relate: Whether unknown words get the translations of their other forms.
         stop: Whether stop words are left out.
     """
 
@@ -138,9 +138,9 @@ class WordLinker:
     def _translations(self, word: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
         found = self._known.get(word)
         if found is None:
-            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate)
-            if self.identity and word not in self.table:
-                weights.update(dict.fromkeys(self.table.target.tokens(word) or [word], 1.0))
+            weights = look_up(
+                self.table, word, self.top_k, self.threshold, relate=self.relate, identity=self.identity
+            )
             if len(self._known) >= 1 << 18:
                 self._known.clear()
             probs = np.fromiter(weights.values(), np.float32, len(weights))

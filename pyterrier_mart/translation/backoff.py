@@ -1,10 +1,10 @@
-"""Known relatives of a word that a table lacks: its other inflected forms, and the parts of a compound."""
+"""What a word that a table lacks is backed off to: its other inflected forms, and the parts of a compound."""
 
 from __future__ import annotations
 
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
-__all__ = ["relatives"]
+__all__ = ["other_forms"]
 
 # Short enough to find inflected forms, long enough to keep strangers out: first choices, not tuned; experiments/results
 # has what they are worth.
@@ -31,8 +31,8 @@ _ARTICLES = {"ar": "ال"}
 _SHORTEST_NOUN = 3
 
 
-def relatives(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]]:
-    """Finds words of a vocabulary that an unknown word is probably related to.
+def other_forms(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]]:
+    """Finds words of a vocabulary that an unknown word is probably a form or a compound of.
 
     First, in Arabic, the word without what is written together with it, or with the article. Then other forms of the
     word: those that begin with the longest stem of it that any begins with, at most three letters of either being cut
@@ -49,46 +49,47 @@ def relatives(word: str, words: Vocabulary, lang: str) -> list[tuple[int, float]
     """
     if any(map(str.isdigit, word)):
         return []  # numbers and codes: another one that looks alike means something else
-    forms = _without_clitics(word, words, lang) or _forms(word, words)
+    forms = without_clitics(word, words, lang) or inflected(word, words)
     if forms:
         return [(i, 1 / len(forms)) for i in forms]
-    return [(i, 1.0) for i in _parts(word, words, _LINKING_LETTERS.get(lang, ()))]
+    return [(i, 1.0) for i in compound_parts(word, words, lang)]
 
 
-def _without_clitics(word: str, words: Vocabulary, lang: str) -> list[int]:
+def without_clitics(word: str, words: Vocabulary, lang: str) -> list[int]:
+    """Finds an Arabic word without what is written together with it, or with the article."""
     article = _ARTICLES.get(lang, "")
     for clitic in (*_PROCLITICS.get(lang, ()), ""):
         noun = word[len(clitic) :]
         if word.startswith(clitic) and len(noun) >= _SHORTEST_NOUN:
             # The word as it stands is unknown, so that without a clitic only the article is left to try.
-            found = {words.find(noun), words.find(article + noun)} - {-1}
-            if found:
+            if found := {words.find(noun), words.find(article + noun)} - {-1}:
                 return sorted(found)
     return []
 
 
-def _forms(word: str, words: Vocabulary) -> list[int]:
+def inflected(word: str, words: Vocabulary) -> list[int]:
+    """Finds the words that share the longest stem with a word, a few letters apart."""
     for cut in range(_LONGEST_ENDING + 1):
         stem = word[: len(word) - cut]
         if len(stem) < max(_SHORTEST_STEM, _SMALLEST_SHARE * len(word)):
             break
-        found = [i for i in words.with_prefix(stem) if len(words[i]) <= len(stem) + _LONGEST_ENDING]
-        if found:
+        if found := [i for i in words.with_prefix(stem) if len(words[i]) <= len(stem) + _LONGEST_ENDING]:
             return found[:_MOST_FORMS]
     return []
 
 
-def _parts(word: str, words: Vocabulary, linking: tuple[str, ...]) -> list[int]:
-    """The split whose shorter part is longest; a last part that is known as it stands is worth two letters more."""
+def compound_parts(word: str, words: Vocabulary, lang: str) -> list[int]:
+    """Finds the split whose shorter part is longest; a last part known as it stands is worth two letters more."""
+    linking = _LINKING_LETTERS.get(lang, ())
     best: tuple[int, list[int]] = (0, [])
     for cut in range(_SHORTEST_STEM, len(word) - _SHORTEST_STEM + 1):
         last = words.find(word[cut:])
-        ends = [last] if last >= 0 else _forms(word[cut:], words)[:1]
+        ends = [last] if last >= 0 else inflected(word[cut:], words)[:1]
         for link in linking if ends else ():
             first = word[: cut - len(link)]
-            if len(first) < _SHORTEST_STEM or not word[:cut].endswith(link):
-                continue
             value = min(len(first), len(word) - cut) + (2 if last >= 0 else 0)
-            if value > best[0] and (i := words.find(first)) >= 0:
+            if len(first) < _SHORTEST_STEM or not word[:cut].endswith(link) or value <= best[0]:
+                continue
+            if (i := words.find(first)) >= 0:
                 best = (value, [i, *ends])
     return best[1]

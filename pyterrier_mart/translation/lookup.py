@@ -1,33 +1,49 @@
-"""What a table says of a query term, and failing that, what it says of the term's relatives."""
+"""What a table says of a query term; the only place that knows what becomes of a term that the table lacks."""
 
 from __future__ import annotations
 
-from pyterrier_mart.translation.backoff import relatives
+from pyterrier_mart.translation.backoff import other_forms
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["heaviest_first", "look_up"]
 
 
 def look_up(
-    table: TranslationTable, word: str, top_k: int | None = None, threshold: float = 0.0, *, relate: bool = True
+    table: TranslationTable,
+    word: str,
+    top_k: int | None = None,
+    threshold: float = 0.0,
+    *,
+    relate: bool = True,
+    identity: bool = True,
 ) -> dict[str, float]:
-    """Returns the translations of a word in normal form and their weights, the heaviest first; none if there are none.
+    """Returns the translations of a word in normal form and their weights, the heaviest first.
+
+    A word that the table knows has the table's translations and nothing else, even if the threshold leaves none. A
+    word that it lacks is its own translation with weight 1, in the normal form of the target language: names, numbers
+    and loan words are often the same there. The translations of its known other forms are added to it. Their weights
+    may add up to more than 1, since each part of a compound contributes a meaning.
 
     Args:
         table: The table.
         word: A word of its source language.
-        top_k: At most so many; ``None`` for all.
-        threshold: Only those of at least this probability.
-        relate: Whether a word that the table lacks gets the translations of its relatives. Their weights may add up
-            to more than 1, since each part of a compound contributes a meaning.
+        top_k: Maximum number of translations that the table gives; ``None`` for all.
+        threshold: Least probability of a translation.
+        relate: Whether an unknown word gets the translations of its other forms and of its parts.
+        identity: Whether an unknown word is its own translation.
     """
     weights = table.translations(word, top_k, threshold)
-    if weights or not relate or word in table:
+    if weights or word in table:
         return weights
-    for i, share in relatives(word, table.source_words, table.source.lang):
-        for target, prob in table.translations(table.source_words[i], top_k, threshold).items():
-            weights[target] = weights.get(target, 0.0) + share * prob
-    return dict(sorted(weights.items(), key=heaviest_first)[:top_k])
+    if relate:
+        for i, share in other_forms(word, table.source_words, table.source.lang):
+            for target, prob in table.translations(table.source_words[i], top_k, threshold).items():
+                weights[target] = weights.get(target, 0.0) + share * prob
+        weights = dict(sorted(weights.items(), key=heaviest_first)[:top_k])
+    if identity:
+        for target in table.target.tokens(word) or [word]:
+            weights[target] = weights.get(target, 0.0) + 1.0
+    return dict(sorted(weights.items(), key=heaviest_first))
 
 
 def heaviest_first(item: tuple[str, float]) -> tuple[float, str]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyterrier_mart.translation.backoff import relatives
+from pyterrier_mart.translation.backoff import other_forms
 from pyterrier_mart.translation.formats import read
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -30,7 +30,7 @@ class Coverage:
         types: Number of different terms.
         known_tokens: How many of the former the table has.
         known_types: How many of the latter the table has.
-        related_types: How many of the terms that it lacks have relatives in it (inflected forms, parts of compounds),
+        related_types: How many of the terms that it lacks have other forms or parts of compounds in it,
             whose translations :class:`~pyterrier_mart.SMTQueryTranslator` takes instead.
         missing: The terms that it lacks and how often each occurs, the most frequent first.
     """
@@ -196,7 +196,7 @@ def coverage(table: TranslationTable, topics: pd.DataFrame | Iterable[str] | Map
     missing = {term: n for term, n in terms.items() if table.source_words.find(term) < 0}
     ordered = dict(sorted(missing.items(), key=lambda item: (-item[1], item[0])))
     tokens = sum(terms.values())
-    related = sum(bool(relatives(term, table.source_words, table.source.lang)) for term in missing)
+    related = sum(bool(other_forms(term, table.source_words, table.source.lang)) for term in missing)
     return Coverage(tokens, len(terms), tokens - sum(missing.values()), len(terms) - len(missing), related, ordered)
 
 

@@ -27,8 +27,8 @@ class SMTQueryTranslator(pt.Transformer):
     stage of the MART paper ("SMT"). Repeated terms count repeatedly.
 
     A term that the table lacks is kept with weight 1, in the normal form of the target language: names, numbers and
-    loan words are often the same there. With ``relate`` (the default) the translations of its known relatives are
-    added to it: other inflected forms, and the parts of compounds (``relate=False`` is what the paper does).
+    loan words are often the same there. With ``relate`` (the default) the translations of its known other forms
+    and of the parts of compounds are added to it (``relate=False`` is what the paper does).
 
     With ``push=True`` the transformer rewrites ``query`` instead, into the single most probable translation of each
     term, for engines and readers that need text; the original is kept in ``query_0``.
@@ -48,9 +48,9 @@ class SMTQueryTranslator(pt.Transformer):
     Args:
         table: The table, or what :meth:`TranslationTable.load` takes, such as ``"de-en"``. Its source language is the
             queries' language.
-        top_k: At most so many translations of a term.
+        top_k: Maximum number of translations of a term.
         threshold: Only translations of at least this probability.
-        relate: Whether relatives of unknown terms are looked up.
+        relate: Whether unknown terms get the translations of their other forms.
         stop: Whether stop words of the source language are left out (unless nothing else is left).
         push: Whether ``query`` is rewritten instead of adding ``query_toks``.
         stemmer: What an index does to its terms: a function from word to stem. Weights of equal stems are summed; a
@@ -132,22 +132,17 @@ class SMTQueryTranslator(pt.Transformer):
         """The translations of a term and their weights, remembered: queries repeat words."""
         found = self._known.get(word)
         if found is None:
+            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate)
+            if self.stemmer is not None:
+                unstemmed, weights = weights, {}
+                for target, weight in unstemmed.items():
+                    stem = self.stemmer(target) or target
+                    weights[stem] = weights.get(stem, 0.0) + weight
+                weights = dict(sorted(weights.items(), key=heaviest_first))
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            found = self._known[word] = self._look_up(word)
+            found = self._known[word] = tuple(weights.items())
         return found
-
-    def _look_up(self, word: str) -> tuple[tuple[str, float], ...]:
-        weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate)
-        if word not in self.table or not weights:
-            for target in self.table.target.tokens(word) or [word]:
-                weights[target] = weights.get(target, 0.0) + 1.0
-        if self.stemmer is not None:
-            unstemmed, weights = weights, {}
-            for target, weight in unstemmed.items():
-                stem = self.stemmer(target) or target
-                weights[stem] = weights.get(stem, 0.0) + weight
-        return tuple(sorted(weights.items(), key=heaviest_first))
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Lets a cut-off move before this transformer (PyTerrier's optimiser asks)."""

@@ -13,7 +13,7 @@ from pyterrier_mart import TranslationTable
 from pyterrier_mart.cli.console import arrow, out, speaks_unicode
 from pyterrier_mart.cli.table.shared import TableName, print_json
 from pyterrier_mart.text import LANGUAGES
-from pyterrier_mart.translation.backoff import relatives
+from pyterrier_mart.translation.backoff import other_forms
 
 __all__ = ["info", "lookup"]
 
@@ -85,7 +85,7 @@ def lookup(
                     grid.add_row(Text(translation), f"{prob:.4f}", bar * round(width * prob))
                 out.print(grid)
                 continue
-            related = [known.source_words[i] for i, _ in relatives(word, known.source_words, source)]
+            related = [known.source_words[i] for i, _ in other_forms(word, known.source_words, source)]
             hint = f"; related words that it knows: {', '.join(related)}" if related else ""
             out.print(f"{word}: not in the table {direction}{hint}", markup=False, emoji=False)
     if nothing:

@@ -1,16 +1,16 @@
-"""Relatives of unknown words in small vocabularies."""
+"""Other forms of unknown words in small vocabularies."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyterrier_mart.translation.backoff import relatives
+from pyterrier_mart.translation.backoff import other_forms
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
 
 def found(word, *known, lang="de"):
     words = Vocabulary.from_words(sorted(known))
-    return [(words[i], weight) for i, weight in relatives(word, words, lang)]
+    return [(words[i], weight) for i, weight in other_forms(word, words, lang)]
 
 
 def test_longer_and_shorter_forms_are_found():
