@@ -1,7 +1,7 @@
 """Inverts documents into PISA's uncompressed index files, in memory that does not grow with their number.
 
-pyterrier_pisa has an inversion of its own, which keeps 100,000 documents in memory at a time, and merges what it wrote
-of them so that terms first met in a later part get postings of other terms (version 0.4.9).
+It is here until pyterrier_pisa is right beyond 100,000 documents: its own inversion keeps so many in memory at a time,
+and merges what it wrote of them so that terms first met in a later part get postings of other terms (version 0.4.9).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyterrier_mart.retrieval.engines import Document
+from pyterrier_mart.retrieval.types import Document
 
 __all__ = ["invert"]
 

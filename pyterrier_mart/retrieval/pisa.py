@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ import pandas as pd
 import pyterrier_pisa
 from pyterrier_pisa._pisathon import build_binlex
 
-from pyterrier_mart.retrieval.engines import Document, Hits
 from pyterrier_mart.retrieval.inversion import invert
+from pyterrier_mart.retrieval.types import Document, Hits
 
+NAME = "pisa"
 # PISA reads a query's weights as whole numbers of repetitions.
 # They cost time in proportion: ten thousand keep four decimals of a weight and a query below 5 ms.
 _TOKS_SCALE = 10_000.0
@@ -37,8 +39,8 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     Raises:
         OSError: If the disk is nearly full.
     """
-    _check_room(path)
-    with _quiet(verbose):
+    check_room(path)
+    with quiet(verbose):
         _Indexer(str(path), threads=threads, scale=1.0).index(documents)
 
 
@@ -48,42 +50,37 @@ class _Indexer(pyterrier_pisa.indexers.PisaToksIndexer):
     def _index(self, it: Iterable[Document]) -> None:
         invert(it, self.path)
         for name, lexicon in (("documents", "doclex"), ("terms", "termlex")):
-            if (self.path / f"fwd.{name}").exists():
-                build_binlex(str(self.path / f"fwd.{name}"), str(self.path / f"fwd.{lexicon}"))
+            build_binlex(str(self.path / f"fwd.{name}"), str(self.path / f"fwd.{lexicon}"))
 
 
-class _Searcher:
+class PisaSearcher:
+    """A PISA index opened for retrieval."""
+
     def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
         if not any(path.glob("bm25.*")):
-            _check_room(path)  # it is about to be compressed for the first time
+            check_room(path)  # it is about to be compressed for the first time
         index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
-        with _quiet(verbose):  # it compresses the index for these parameters when it meets them first
+        with quiet(verbose):  # it compresses the index for these parameters when it meets them first
             self._retriever = index.bm25(
                 k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=1.0, verbose=verbose
             )
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
+        """Finds the best documents."""
         # Scaled here and not by pyterrier_pisa, after which PISA would round down.
         bags = [{term: float(round(weight * _TOKS_SCALE)) for term, weight in query.items()} for query in queries]
         frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
         try:
-            found = self._retriever(frame)
-        except SystemError as err:
-            if err.__cause__ is not None:  # how Ctrl-C and what other signals raise comes out of PISA
-                raise err.__cause__ from None
-            raise
-        number = found["qid"].to_numpy(dtype=np.int64)
-        order = np.lexsort((found["rank"].to_numpy(), number))  # threads finish in any order
-        score = found["score"].to_numpy(dtype=np.float64) / _TOKS_SCALE
-        return Hits(number[order], found["docno"].to_numpy(dtype=object)[order], score[order])
+            hits = Hits.of(self._retriever(frame))
+        except SystemError as err:  # how Ctrl-C and what other signals raise comes out of PISA
+            raise (err.__cause__ or err) from None
+        return hits._replace(score=hits.score / _TOKS_SCALE)
 
 
-def searcher(path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> _Searcher:
-    """Opens the index for retrieval."""
-    return _Searcher(path, k1, b, num_results, threads, verbose)
+searcher = PisaSearcher
 
 
-def _check_room(path: Path) -> None:
+def check_room(path: Path) -> None:
     """Refuses a nearly full disk, since PISA would end the process there without a word.
 
     Raises:
@@ -98,7 +95,7 @@ def _check_room(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
+def quiet(verbose: bool) -> Iterator[None]:
     """Keeps PISA's log from the user: it writes progress to the process's output streams from C++.
 
     Python's ``sys.stderr`` goes on to the terminal meanwhile, so that progress bars stay visible.
@@ -113,7 +110,7 @@ def _quiet(verbose: bool) -> Iterator[None]:
         saved = os.dup(1), os.dup(2)
         stderr: Any = sys.stderr
         try:
-            pyterrier_pisa.indexers._logger = _NoLog()
+            pyterrier_pisa.indexers._logger = SimpleNamespace(info=lambda *args: None, pbar=lambda it, **kwargs: it)
             if _is_descriptor(stderr, 2):
                 sys.stderr = os.fdopen(os.dup(2), "w", encoding=stderr.encoding, errors="replace", buffering=1)
             os.dup2(nowhere.fileno(), 1)
@@ -127,17 +124,6 @@ def _quiet(verbose: bool) -> Iterator[None]:
                 sys.stderr.close()
                 sys.stderr = stderr
             pyterrier_pisa.indexers._logger = logger
-
-
-class _NoLog:
-    """Stands in for the logger of pyterrier_pisa."""
-
-    def info(self, *args: Any, **kwargs: Any) -> None:
-        """Says nothing."""
-
-    def pbar(self, it: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
-        """Shows no bar."""
-        return it
 
 
 def _is_descriptor(stream: Any, number: int) -> bool:

@@ -1,0 +1,60 @@
+"""What the engines of BM25 take and give, and what one must do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["Document", "Engine", "Hits", "Searcher"]
+
+#: A document as engines take it: ``{"docno": str, "toks": dict[str, int]}``.
+Document = dict[str, Any]
+
+
+class Hits(NamedTuple):
+    """Results of several queries; those of a query stand together, the best first.
+
+    Attributes:
+        query: int64 (n), which of the queries.
+        docno: str objects (n).
+        score: float64 (n).
+    """
+
+    query: npt.NDArray[np.int64]
+    docno: npt.NDArray[np.object_]
+    score: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, results: pd.DataFrame) -> Hits:
+        """Returns what a retriever found for queries whose ``qid`` is their position; threads finish in any order."""
+        results = results.assign(qid=results["qid"].astype("int64")).sort_values(["qid", "rank"])
+        return cls(*(results[name].to_numpy() for name in ("qid", "docno", "score")))
+
+
+class Searcher(Protocol):
+    """An index opened for retrieval with fixed parameters."""
+
+    def search(self, queries: list[dict[str, float]]) -> Hits:
+        """Finds the best documents; each query is not empty and its largest weight is 1."""
+
+
+class Engine(Protocol):
+    """A module that builds and opens indexes: :mod:`.pisa` or :mod:`.terrier`."""
+
+    #: Its name.
+    NAME: str
+    #: Weights below this, relative to a query's largest, do not reach the engine.
+    RESOLUTION: float
+    #: Maximum number of characters in a docno; ``None`` for any number.
+    LONGEST_DOCNO: int | None
+
+    def build(self, documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
+        """Writes an index into the empty directory ``path``; what reading the documents raises comes out."""
+
+    def searcher(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> Searcher:
+        """Opens the index for retrieval."""
