@@ -24,7 +24,7 @@ import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
 
-__all__ = ["LANGUAGES", "QUERY_TOKS_SPEC", "Analyzer", "Word", "language_code", "language_of"]
+__all__ = ["LANGUAGES", "Analyzer", "QueryTerms", "Word", "language_code", "language_of", "specs_of"]
 
 #: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
 #: is refused instead of silently failing to match.
@@ -50,10 +50,6 @@ _ALIASES: dict[str, str] = {
     "slv": "sl", "som": "so", "swe": "sv", "swa": "sw", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk",
     "vie": "vi", "yor": "yo", "zho": "zh", "chi": "zh", "cmn": "zh",
 }  # fmt: skip
-
-
-#: Key in a frame's ``attrs``: the specification of the analyzer that spelled ``query_toks`` travels with it.
-QUERY_TOKS_SPEC = "pyterrier_mart.query_toks"
 
 
 def language_code(code: str) -> str:
@@ -84,6 +80,28 @@ def language_of(value: object) -> str | None:
         return language_code(value)
     except ValueError:
         return value.strip()
+
+
+class QueryTerms(dict[str, float]):
+    """A query's terms and their weights (a cell of ``query_toks``), and which analyzer spelled them.
+
+    The specification travels in the cells, since pandas loses a frame's ``attrs`` when frames are merged.
+
+    Attributes:
+        spec: The :attr:`Analyzer.spec` of the terms; ``None`` where it is not known or they were stemmed.
+    """
+
+    spec: dict[str, Any] | None = None
+
+
+def specs_of(cells: Iterable[object]) -> list[dict[str, Any]]:
+    """Returns the different specifications of analyzers that spelled the terms in cells of ``query_toks``."""
+    found: list[dict[str, Any]] = []
+    for cell in cells:
+        spec = getattr(cell, "spec", None)
+        if spec is not None and spec not in found:
+            found.append(spec)
+    return found
 
 
 class Word(NamedTuple):

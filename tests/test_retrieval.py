@@ -539,6 +539,23 @@ def test_words_of_another_language_or_spelling_are_refused(tmp_path):
     assert (stemmed >> index.bm25()).search("Katze")["docno"].tolist() == ["d"]
 
 
+def test_which_analyzer_spelled_terms_is_not_lost_on_the_way(tmp_path):
+    bm25 = bm25_index([{"docno": "d", "text": "the cat"}], tmp_path / "i", "en", progress=False).bm25()
+    french = SMTQueryTranslator(TranslationTable.from_dict({"katze": {"chat": 1.0}}, "de", "fr"))
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["Katze", "Hund"]})
+    translated = french(topics)
+    mine = pd.DataFrame({"qid": ["3"], "query": ["cat"], "query_toks": [{"cat": 1.0}]})
+    for frame in (
+        translated.merge(topics[["qid"]].assign(part=1), on="qid"),
+        pd.concat([translated, mine], ignore_index=True),
+        pickle.loads(pickle.dumps(translated)),
+        translated.sample(1, random_state=0),
+    ):
+        with pytest.raises(ValueError, match="made by the analyzer .*'fr'"):
+            bm25(frame)
+    assert bm25(mine)["docno"].tolist() == ["d"]
+
+
 def test_terrier_without_java_says_so(tmp_path, monkeypatch):
     def init():
         raise Exception("Unable to find javac")  # what pyjnius raises

@@ -26,7 +26,7 @@ from pyterrier_mart.mart.inference import Scorer
 from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.mart.training import train
-from pyterrier_mart.text import QUERY_TOKS_SPEC
+from pyterrier_mart.text import specs_of
 from pyterrier_mart.translation import TranslationTable
 
 if TYPE_CHECKING:
@@ -190,15 +190,15 @@ class MARTReRanker(pt.Estimator):
 
     def _check_language(self, frame: pd.DataFrame, name: str) -> None:
         """Refuses documents found with words of another language than the table's: nothing would be linked."""
-        spec = frame.attrs.get(QUERY_TOKS_SPEC)
-        if spec is None or self.table is None or not self._links:
+        if self.table is None or not self._links or "query_toks" not in frame:
             return
-        if spec.get("lang") != self.table.languages[1]:
-            raise ValueError(
-                f"the queries of {name} were translated to {spec.get('lang')!r} (query_toks), but the re-ranker's "
-                f"{'-'.join(self.table.languages)} table is for documents in {self.table.languages[1]!r}; use tables "
-                "with the same target language"
-            )
+        for spec in specs_of(frame["query_toks"]):
+            if spec["lang"] != self.table.languages[1]:
+                raise ValueError(
+                    f"the queries of {name} were translated to {spec['lang']!r} (query_toks), but the re-ranker's "
+                    f"{'-'.join(self.table.languages)} table is for documents in {self.table.languages[1]!r}; use "
+                    "tables with the same target language"
+                )
 
     def _score(self, queries: list[str], documents: list[str]) -> Any:
         scorer = self.scorer()

@@ -20,7 +20,7 @@ from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval.documents import checked, documents_of
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
-from pyterrier_mart.text import QUERY_TOKS_SPEC, Analyzer, language_code
+from pyterrier_mart.text import Analyzer, language_code, specs_of
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index", "engine_of"]
 
@@ -318,10 +318,10 @@ class BM25Retriever(pt.Transformer):
             v.query_frame(extra_columns=["query"], mode="text")
         own = self.index.analyzer
         if "query_toks" in inp.columns:
-            spec = inp.attrs.get(QUERY_TOKS_SPEC)
-            if spec is not None and spec != own.spec:  # such words would silently find nothing
+            others = [spec for spec in specs_of(inp["query_toks"]) if spec != own.spec]
+            if others:  # such words would silently find nothing
                 raise ValueError(
-                    f"the words in query_toks were made by the analyzer {spec}, but {self.index!r} by {own.spec}; "
+                    f"the words in query_toks were made by the analyzer {others[0]}, but {self.index!r} by {own.spec}; "
                     "use a table whose target language and analyzer are those of the index"
                 )
             bags = [toks if isinstance(toks, dict) else {} for toks in inp["query_toks"]]

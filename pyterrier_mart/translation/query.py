@@ -10,7 +10,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.text import QUERY_TOKS_SPEC, Analyzer
+from pyterrier_mart.text import Analyzer, QueryTerms
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -89,6 +89,7 @@ class SMTQueryTranslator(pt.Transformer):
         self._prepared = self._key()
         self._words = Analyzer(self.table.source.lang, fold=self.table.source.fold, stop=self.stop)
         self._known: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._spec = None if self.stemmer else self.table.target.spec
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Adds ``query_toks``, or rewrites ``query`` where ``push`` is set."""
@@ -101,13 +102,11 @@ class SMTQueryTranslator(pt.Transformer):
         translate = self.push_text if self.push else self.bag
         made = [translate(query if isinstance(query, str) else "") for query in rows]
         if not self.push:
-            out = inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
-            out.attrs[QUERY_TOKS_SPEC] = None if self.stemmer else self.table.target.spec
-            return out
+            return inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
         out = pt.model.push_queries(inp.drop(columns="query_toks", errors="ignore"), keep_original=False)
         return out.assign(query=pd.Series(made, index=out.index, dtype="str"))
 
-    def bag(self, query: str) -> dict[str, float]:
+    def bag(self, query: str) -> QueryTerms:
         """Returns the weighted target-language terms of a query, the heaviest first."""
         bag: dict[str, float] = {}
         get = bag.get
@@ -115,7 +114,10 @@ class SMTQueryTranslator(pt.Transformer):
             for target, weight in self._translate(word):
                 bag[target] = get(target, 0.0) + weight
         # Faster than a sort with a key function, which would be called for each of the many terms.
-        return {target: -weight for weight, target in sorted([(-weight, target) for target, weight in bag.items()])}
+        ordered = sorted([(-weight, target) for target, weight in bag.items()])
+        terms = QueryTerms((target, -weight) for weight, target in ordered)
+        terms.spec = self._spec
+        return terms
 
     def push_text(self, query: str) -> str:
         """Returns the query as text: the most probable translation of each term, in the order of the query."""
