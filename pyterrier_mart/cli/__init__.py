@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import typer
 from pyterrier_mart import __version__
 from pyterrier_mart.cli import table
 from pyterrier_mart.cli.collections import ciral_app, clef_app
-from pyterrier_mart.cli.console import errors
+from pyterrier_mart.cli.console import errors, say
 from pyterrier_mart.cli.meta import app as meta_app
 from pyterrier_mart.cli.quickstart import quickstart
 from pyterrier_mart.cli.rerank import rerank
@@ -63,52 +64,40 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is signal.SIG_DFL:  # not with nohup
-            signal.signal(number, _stop)
+            # Ends the process as the signal would, but not before temporary files are deleted.
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
-        sys.exit(_run())
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}", errors, style="yellow")
+        sys.exit(run())
 
 
-def _run() -> int:
+def run() -> int:
     """Runs the command and returns its exit status."""
+    code: Any = 0
     try:
         app()
     except KeyboardInterrupt:
-        return _stopped()
+        code = _INTERRUPTED
     except SystemExit as err:  # every command ends with one
-        code = err.code if isinstance(err.code, int) else 0
-        return _stopped() if code == _INTERRUPTED else code
+        code = err.code
     except (OSError, ValueError, KeyError, ImportError) as err:
-        _show("error", _sentence(err), "red")
+        say(f"error: {sentence(err)}", errors, style="red")
         if os.environ.get("PYTERRIER_MART_DEBUG"):
             traceback.print_exc()
         return 1
-    return 0
+    if code == _INTERRUPTED:
+        say("stopped", errors, style="red")
+    return code if isinstance(code, int) else 0
 
 
-def _sentence(err: Exception) -> str:
+def sentence(err: Exception) -> str:
+    """Returns what an error says, in the words of the command line."""
     if isinstance(err, OSError) and err.strerror:
         if err.filename is not None:
             return f"{err.filename}: {err.strerror}"
         if err.errno == errno.ENOSPC:  # only files of the package's own name themselves
             return f"{err.strerror} for the output, or for temporary files in {tempfile.gettempdir()}"
         return err.strerror
-    return str(err.args[0] if isinstance(err, KeyError) and err.args else err) or type(err).__name__
-
-
-def _show(kind: str, message: object, style: str) -> None:
-    errors.print(f"{kind}: {message}", style=style, markup=False, emoji=False, soft_wrap=True)
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _show("warning", message, "yellow")
-
-
-def _stopped() -> int:
-    errors.print("stopped", style="red")
-    return _INTERRUPTED
-
-
-def _stop(number: int, _: Any) -> NoReturn:
-    """Ends the process as the signal would, but not before temporary files are deleted."""
-    sys.exit(128 + number)
+    text = str(err.args[0] if isinstance(err, KeyError) and err.args else err) or type(err).__name__
+    # What is an argument in Python is an option here.
+    return re.sub(r"\b([a-z_]+)=True\b", lambda found: f"--{found[1].replace('_', '-')}", text)

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyterrier as pt
 import typer
 
-from pyterrier_mart.cli.rerank.inputs import Source, read_topics
+from pyterrier_mart.cli.rerank import read_topics
 
 __all__ = ["Topics", "Variant", "read_queries"]
 
@@ -35,7 +35,7 @@ def read_queries(topics: str, variant: str | None, lang: str) -> list[str]:
     if Path(topics).exists():
         if variant is not None:
             raise ValueError(f"--variant is for datasets, and --topics {topics} is a file")
-        return list(read_topics(Source(run=None, topics=topics, documents=None, rows=None, depth=None)).values())
+        return list(read_topics(topics).values())
     try:
         dataset = pt.get_dataset(topics)
     except (KeyError, ValueError) as err:

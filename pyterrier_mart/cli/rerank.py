@@ -1,0 +1,439 @@
+"""``pyterrier-mart rerank``: scores a first stage's results with a saved model, in a stream that can be resumed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import sqlite3
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
+
+import pyterrier as pt
+import typer
+from filelock import FileLock
+
+from pyterrier_mart import __version__
+from pyterrier_mart.cli.console import errors, say
+from pyterrier_mart.files import atomic_file, sha256
+from pyterrier_mart.translation.formats.common import damage, open_binary
+
+__all__ = ["read_topics", "rerank"]
+
+_CHUNK = 2048  # rows that are scored and written at a time, not counting the last query's
+_DEPTH = 100
+
+_T = TypeVar("_T")
+
+
+class Row(NamedTuple):
+    """A document to re-rank; ``text`` is None if it is still to be looked up."""
+
+    qid: str
+    query: str
+    docno: str
+    rank: int
+    text: str | None
+
+
+def rerank(
+    model: Annotated[Path, typer.Option(help="Directory of a saved MARTReRanker.", metavar="DIR")],
+    output: Annotated[str, typer.Option("--output", "-o", help="TREC run to write, .gz for gzipped; - for a pipe.")],
+    run: Annotated[
+        Path | None, typer.Option(help="TREC run of the first stage, grouped by query; may be gzipped.", metavar="FILE")
+    ] = None,
+    topics: Annotated[
+        str | None,
+        typer.Option(help="Queries: tab-separated qid and query, or a dataset such as mart:xquad-r/de-en."),
+    ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(help="Texts: JSON lines or tab-separated docno and text, or a dataset such as irds:NAME."),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of these three: tab-separated rows grouped by query, with a header that names "
+            "qid, query, docno and text; - for a pipe.",
+            metavar="FILE",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(help=f"Documents of each query to re-rank. [default: {_DEPTH}; with --rows all]", min=1),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Translation table to use instead of the model's: a directory or a bundled one.")
+    ] = None,
+    accept_table: Annotated[
+        bool, typer.Option("--accept-table", help="Use --table although the model was trained with another.")
+    ] = False,
+    missing: Annotated[
+        Literal["error", "empty"],
+        typer.Option(help="What to do about documents without text: stop, or score an empty text."),
+    ] = "error",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps, ...")] = "auto",
+    dtype: Annotated[
+        Literal["float32", "auto", "bfloat16", "float16"],
+        typer.Option(help="What to compute in; auto is bfloat16 where that is faster, which is less exact."),
+    ] = "float32",
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens of a batch, padding included.", min=1)] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Discard what an interrupted command left.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+) -> None:
+    """Re-rank a first stage's results with a saved model.
+
+    An interrupted command resumes when it is given again: until it is done, the results are in OUTPUT.partial. Files
+    are UTF-8 text without quoting, plain or gzipped.
+    """
+    from pyterrier_mart import MARTReRanker
+
+    target = Path(output)
+    is_file = output != "-" and (target.is_file() or not target.exists())
+    if is_file and target.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists; name another path or pass --overwrite")
+    three = {"--run": run, "--topics": topics, "--documents": documents}
+    if len([value for value in three.values() if value is not None]) != (3 if rows is None else 0):
+        raise ValueError("pass --run, --topics and --documents, or only --rows")
+    known = read_topics(topics) if topics is not None else {}
+
+    def read() -> Iterator[list[Row]]:
+        if rows is not None:
+            return read_queries(rows, rows_parser(), depth)
+        return read_queries(str(run), run_parser(known), depth or _DEPTH)
+
+    with closing(Texts()) as texts, ExitStack() as stack:
+        total = None
+        if rows is None or not (
+            rows == "-" or Path(rows).is_fifo()
+        ):  # what is wrong with the rows should show before the work
+            queries = pt.tqdm(read(), desc="reading", unit="query", disable=not errors.is_terminal, leave=False)
+            total = sum(map(texts.want, queries))
+        options: Any = {"dtype": dtype, "device": device, "batch_tokens": batch_tokens}
+        reranker = MARTReRanker.load(model, table, accept_table=accept_table, **options)
+        scorer = reranker.scorer()
+        if documents is not None:
+            texts.fill(documents, missing)
+        sink: IO[bytes] = sys.stdout.buffer
+        if is_file:
+            settings = {"version": __version__, "weights": reranker.weights, **reranker.settings()}
+            settings |= {"--dtype": str(scorer.dtype), "--depth": depth, "--missing": missing}
+            for name, value in {**three, "--rows": rows}.items():
+                settings[name] = sha256(Path(value)) if value and Path(value).is_file() else value
+            sink = stack.enter_context(resumable(target, settings, restart))
+        elif output != "-":
+            sink = stack.enter_context(open(output, "wb"))
+        try:
+            done = score(scorer, chunked(read()), texts, sink, total, resumes=is_file)
+        except BaseException:
+            if is_file:
+                say(f"results so far are in {output}.partial; the same command resumes", errors)
+            raise
+    if is_file:
+        say(f"wrote {output} ({done})")
+    else:
+        say(f"scored {done}", errors)
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+def is_dataset(name: str) -> bool:
+    """Returns whether this names a dataset, such as irds:NAME, and not a file."""
+    return ":" in name and not Path(name).exists()
+
+
+def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = False) -> Iterator[tuple[int, _T]]:
+    """Yields the number of each line and what is made of it; blank lines and those that mean nothing are left out.
+
+    Args:
+        path: A file, plain or gzipped; ``-`` for standard input.
+        parse: Returns what a line means, or None; raises a ValueError if it is malformed.
+        verbose: Whether to show a progress bar.
+
+    Raises:
+        ValueError: If a line is malformed or not UTF-8, or the file is damaged; the message names it.
+    """
+    opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
+    with damage(path), opened as stream:
+        for n, raw in enumerate(stream, start=1):
+            try:
+                line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")
+                if line and not line.isspace() and (found := parse(line)) is not None:
+                    yield n, found
+            except ValueError as err:
+                raise ValueError(f"{path}, line {n}: {err}") from err
+
+
+def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
+    """Returns the tab-separated cells of a line by name, or None for a line of the names.
+
+    Raises:
+        ValueError: If there are more or fewer cells than names.
+    """
+    cells = line.split("\t")
+    if len(cells) != len(names):
+        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names)}, found {len(cells)}")
+    return dict(zip(names, cells, strict=True)) if cells != names else None
+
+
+def read_topics(topics: str) -> dict[str, str]:
+    """Returns the queries of a dataset or file by qid.
+
+    Raises:
+        ValueError: If there are none, or they are malformed.
+    """
+    if is_dataset(topics):
+        frame = pt.get_dataset(topics).get_topics()
+        if "query" not in frame:
+            raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
+        return {str(qid): query for qid, query in zip(frame["qid"], frame["query"], strict=True)}
+    found: dict[str, str] = {}
+    for n, cells in read_lines(topics, partial(cells_of, names=["qid", "query"])):
+        if cells["qid"] in found:
+            raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
+        found[cells["qid"]] = cells["query"]
+    if not found:
+        raise ValueError(f"{topics}: no queries")
+    return found
+
+
+def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
+    """Returns what reads the lines of a TREC run, given the queries by qid."""
+
+    def parse(line: str) -> Row:
+        fields = line.split()
+        if len(fields) != 6:
+            raise ValueError(f"expected 6 fields, qid Q0 docno rank score tag, found {len(fields)}")
+        if fields[0] not in topics:
+            raise ValueError(f"the query {fields[0]!r} is not in --topics")
+        return Row(fields[0], topics[fields[0]], fields[2], int(fields[3]), None)
+
+    return parse
+
+
+def rows_parser() -> Callable[[str], Row | None]:
+    """Returns what reads tab-separated rows, of which the first one names the columns."""
+    names: list[str] = []
+
+    def parse(line: str) -> Row | None:
+        if not names:
+            names.extend(line.split("\t"))
+            if not {"qid", "query", "docno", "text"} <= set(names):
+                raise ValueError(f"expected a header with qid, query, docno and text, found {', '.join(names)}")
+        cells = cells_of(line, names)
+        if cells is None:
+            return None
+        if any(cells[name].split() != [cells[name]] for name in ("qid", "docno")):
+            raise ValueError(f"expected qid and docno without white space, found {cells['qid']!r}, {cells['docno']!r}")
+        return Row(cells["qid"], cells["query"], cells["docno"], 0, cells["text"])
+
+    return parse
+
+
+def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | None) -> Iterator[list[Row]]:
+    """Yields the rows of each query in order of their ranks.
+
+    Args:
+        path: A file, or ``-`` for standard input.
+        parse: Reads a line.
+        depth: Maximum number of documents of a query.
+
+    Raises:
+        ValueError: If rows are malformed, not grouped by query or there are none, or a query has a document twice.
+    """
+    seen: set[str] = set()
+    for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
+        found: dict[str, Row] = {}
+        for n, row in lines:
+            if qid in seen:
+                raise ValueError(f"{path}, line {n}: the query {qid!r} was there before; expected rows grouped by qid")
+            if row.docno in found:
+                raise ValueError(f"{path}, line {n}: the document {row.docno!r} was there before for the query {qid!r}")
+            found[row.docno] = row
+        seen.add(qid)
+        yield sorted(found.values(), key=lambda row: row.rank)[:depth]
+    if not seen:
+        raise ValueError(f"{path}: there is nothing to re-rank")
+
+
+class Texts:
+    """The texts of the documents to re-rank, in a temporary file: memory does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)  # a file without a name, which ends when it is closed
+        self._file.execute("PRAGMA journal_mode = OFF")
+        self._file.execute("CREATE TABLE texts (docno TEXT PRIMARY KEY, text TEXT)")
+        self._file.execute("BEGIN")
+        self.close = self._file.close
+
+    def want(self, rows: list[Row]) -> int:
+        """Notes which texts are to be looked up; returns how many rows there are."""
+        docnos = [(row.docno,) for row in rows if row.text is None]
+        self._file.executemany("INSERT OR IGNORE INTO texts VALUES (?, NULL)", docnos)
+        return len(rows)
+
+    def fill(self, documents: str, missing: str) -> None:
+        """Reads the texts that are to be looked up; of a document that comes twice, the first.
+
+        Args:
+            documents: The file or dataset to read.
+            missing: What to do about documents without text, ``"error"`` or ``"empty"``.
+
+        Raises:
+            ValueError: If documents are malformed, or have no text although that is an error.
+        """
+        found = dataset_texts(documents) if is_dataset(documents) else file_texts(documents)
+        # No text holds half a character: JSON may, databases and tokenizers do not.
+        rows = ([part.encode("utf-8", "replace").decode() for part in (text, docno)] for docno, text in found)
+        self._file.executemany("UPDATE texts SET text = ? WHERE docno = ? AND text IS NULL", rows)
+        (n,) = self._file.execute("SELECT COUNT(*) FROM texts WHERE text IS NULL").fetchone()
+        if n:
+            some = self._file.execute("SELECT docno FROM texts WHERE text IS NULL ORDER BY rowid LIMIT 3").fetchall()
+            names = ", ".join(repr(docno) for (docno,) in some) + (", ..." if n > len(some) else "")
+            message = f"{documents} has no text of {n:,} of the documents to re-rank: {names}"
+            if missing == "error":
+                raise ValueError(f"{message}; pass --missing empty to score empty texts in their place")
+            warnings.warn(f"{message}; they are scored as empty texts", stacklevel=2)
+
+    def get(self, row: Row) -> str:
+        """Returns the text of a row, an empty one if the document has none."""
+        if row.text is not None:
+            return row.text
+        (text,) = self._file.execute("SELECT text FROM texts WHERE docno = ?", (row.docno,)).fetchone()
+        return text or ""
+
+
+def file_texts(path: str) -> Iterator[tuple[str, str]]:
+    """Yields the docno and text of the documents in a file.
+
+    Raises:
+        ValueError: If a line is malformed.
+    """
+    is_json = path.lower().removesuffix(".gz").endswith((".jsonl", ".json", ".ndjson"))
+
+    def parse(line: str) -> Any:
+        document = json.loads(line) if is_json else cells_of(line, ["docno", "text"])
+        if document is None:
+            return None
+        if not isinstance(document, dict) or "docno" not in document or not isinstance(document.get("text"), str):
+            raise ValueError(f"expected an object with docno and text, found {line[:60]}")
+        return document
+
+    for _, document in read_lines(path, parse, verbose=errors.is_terminal):
+        yield str(document["docno"]), document["text"]
+
+
+def dataset_texts(name: str) -> Iterator[tuple[str, str]]:
+    """Yields the docno and text of the documents of a dataset."""
+    dataset = pt.get_dataset(name)
+    if hasattr(dataset, "irds_ref"):  # some have no field of this name
+        for document in dataset.irds_ref().docs_iter():
+            yield document.doc_id, document.text if hasattr(document, "text") else document.default_text()
+    else:
+        yield from ((document["docno"], document["text"]) for document in dataset.get_corpus_iter(verbose=False))
+
+
+# ------------------------------------------------------------------------------------------------ scoring and writing
+
+
+def score(
+    scorer: Any, chunks: Iterable[list[Row]], texts: Texts, sink: IO[bytes], total: int | None, *, resumes: bool
+) -> str:
+    """Scores rows and writes the results, without those that a file already holds; returns what was done."""
+    n = earlier = 0
+    with pt.tqdm(total=total, desc="MART", unit="pair", disable=not errors.is_terminal) as bar:
+        begin = time.perf_counter()
+        for rows in chunks:
+            n += len(rows)
+            resumes = resumes and holds(sink, rows)
+            if resumes:
+                earlier = n
+                bar.update(len(rows))
+                continue
+            scores = scorer.score([row.query for row in rows], [texts.get(row) for row in rows], bar.update)
+            sink.write(as_trec(rows, scores).encode())
+            sink.flush()
+        rate = (n - earlier) / max(time.perf_counter() - begin, 1e-9)
+    return f"{n:,} pairs{f', {earlier:,} of them earlier' if earlier else ''}; {rate:,.0f} pairs/s"
+
+
+def chunked(queries: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    """Puts queries together, always the same ones: what is scored together after an interruption is so without one."""
+    chunk: list[Row] = []
+    for rows in queries:
+        chunk += rows
+        if len(chunk) >= _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def as_trec(rows: list[Row], scores: Iterable[float]) -> str:
+    """Writes results as :func:`pt.io.write_results` does, the best of each query first."""
+    lines = []
+    for qid, scored in itertools.groupby(zip(rows, map(float, scores), strict=True), key=lambda pair: pair[0].qid):
+        best = sorted(scored, key=lambda pair: -pair[1])
+        for rank, (row, score) in enumerate(best, start=pt.model.FIRST_RANK):
+            lines.append(f"{qid} Q0 {row.docno} {rank} {score!r} mart\n")
+    return "".join(lines)
+
+
+def holds(sink: IO[bytes], rows: list[Row]) -> bool:
+    """Returns whether the results of these rows come next in a file; if not, the file is cut off here."""
+    begin = sink.tell()
+    lines = [sink.readline().decode("utf-8", "replace") for _ in rows]
+    found = {tuple(line.split(" ")[:3:2]) for line in lines}
+    if lines[-1].endswith("\n") and found == {(row.qid, row.docno) for row in rows}:
+        return True
+    sink.seek(begin)
+    sink.truncate()
+    return False
+
+
+@contextmanager
+def resumable(target: Path, settings: dict[str, Any], restart: bool) -> Iterator[IO[bytes]]:
+    """Gives a file beside the output for its lines; when the block ends without an error, they become the output.
+
+    Args:
+        target: The output, gzipped if it is named so.
+        settings: What its content depends on: the first line of the file beside it.
+        restart: Whether what an earlier command left is discarded.
+
+    Raises:
+        FileExistsError: If what an earlier command left depends on something else.
+        TimeoutError: If another command writes the file.
+    """
+    path, lock = (target.with_name(f"{target.name}.partial{ending}") for ending in ("", ".lock"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    head = (json.dumps(settings, ensure_ascii=False, default=str) + "\n").encode()
+    with FileLock(lock, timeout=0):
+        try:
+            with open(path, "a+b") as file:
+                file.seek(0)
+                begun = file.readline()
+                if restart or not begun.endswith(b"\n"):
+                    file.seek(0)
+                    file.truncate()
+                    file.write(head)
+                elif begun != head:
+                    raise FileExistsError(
+                        f"{path} was begun with something else, as its first line says: pass the same to resume, or "
+                        "--restart to discard it"
+                    )
+                yield file
+                file.truncate()
+                file.seek(len(head))
+                with atomic_file(target) as tmp, pt.io.autoopen(str(tmp), "wb") as out:
+                    shutil.copyfileobj(file, out)
+            path.unlink()
+        finally:
+            with suppress(OSError):  # where open files cannot be deleted
+                lock.unlink()
