@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from pyterrier_mart import charts
+from pyterrier_mart.checks import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["bar_plot", "to_latex", "to_markdown"]
 
 _UP, _DOWN = "▲", "▼"
+#: What comes with a baseline, beside the measure itself.
+_OF_BASELINE = re.compile(r" (\+|-|reject|p-value|p-value corrected)$")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -46,15 +50,14 @@ def to_markdown(table: pd.DataFrame, *, baseline: str | int | None = None, alpha
         digits: How many digits to show after the point.
 
     Raises:
-        ValueError: If the table has no names or measures, if the baseline is not in it or is not the one that the
-            p-values are for, or if it must be named.
+        ValueError: If the baseline is not what the p-values are for, or if it must be named.
     """
-    view = _View(table, baseline, alpha, digits)
+    view = View(table, baseline, alpha, digits)
     rows = [["System", *view.measures], ["---", *["---:"] * len(view.measures)]]
-    rows = [[_markdown(cell) if i == 0 else cell for cell in row] for i, row in enumerate(rows)]
-    rows += view.rows(_markdown, "**{}**".format, {1: f" {_UP}", -1: f" {_DOWN}"})
+    rows = [[markdown(cell) if i == 0 else cell for cell in row] for i, row in enumerate(rows)]
+    rows += view.rows(markdown, "**{}**".format, {1: f" {_UP}", -1: f" {_DOWN}"})
     text = "".join("| " + " | ".join(row) + " |\n" for row in rows)
-    return text + (f"\n{_UP} {_DOWN} {_markdown(view.legend)}\n" if view.legend else "")
+    return text + (f"\n{_UP} {_DOWN} {markdown(view.legend)}\n" if view.legend else "")
 
 
 def to_latex(table: pd.DataFrame, *, baseline: str | int | None = None, alpha: float = 0.05, digits: int = 3) -> str:
@@ -75,14 +78,14 @@ def to_latex(table: pd.DataFrame, *, baseline: str | int | None = None, alpha: f
     Raises:
         ValueError: As in :func:`to_markdown`.
     """
-    view = _View(table, baseline, alpha, digits)
+    view = View(table, baseline, alpha, digits)
     marks = {1: r"$^\blacktriangle$", -1: r"$^\blacktriangledown$"}
     lines = [r"% \usepackage{booktabs,amssymb}"]
     if view.legend:
-        lines.append(rf"% {marks[1]} {marks[-1]} {_one_line(view.legend)}")
+        lines.append(rf"% {marks[1]} {marks[-1]} {one_line(view.legend)}")
     lines += [rf"\begin{{tabular}}{{l{'r' * len(view.measures)}}}", r"\toprule"]
-    lines += [" & ".join(["System", *map(_latex, view.measures)]) + r" \\", r"\midrule"]
-    lines += [" & ".join(row) + r" \\" for row in view.rows(_latex, r"\textbf{{{}}}".format, marks)]
+    lines += [" & ".join(["System", *map(latex, view.measures)]) + r" \\", r"\midrule"]
+    lines += [" & ".join(row) + r" \\" for row in view.rows(latex, r"\textbf{{{}}}".format, marks)]
     lines += [r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
@@ -117,13 +120,12 @@ def bar_plot(
         ValueError: If there is no such measure, if the ending of the path is another one, or as in
             :func:`to_markdown`.
     """
-    view = _View(table, baseline, alpha, digits=3)
-    if str(measure) not in view.measures:
-        raise ValueError(f"measure={str(measure)!r}: expected one of {view.measures}.")
+    view = View(table, baseline, alpha, digits=3)
+    check_choice("measure", str(measure), view.measures)
     charts.check_suffix(path)
     figure = charts.figure(width=7, height=1.2 + 0.4 * len(view.names))
     axes = figure.add_subplot()
-    values = view.values(str(measure))
+    values = view.table[str(measure)].tolist()
     bars = axes.barh(range(len(values)), values, color="#4c72b0")
     signs = {1: f" {_UP}", -1: f" {_DOWN}", 0: ""}
     labels = [view.text(value) + signs[view.sign(i, str(measure))] for i, value in enumerate(values)]
@@ -135,109 +137,76 @@ def bar_plot(
     axes.spines[["top", "right"]].set_visible(False)
     if title is not None:
         axes.set_title(charts.plain(title))
-    if any(labels[i].endswith((_UP, _DOWN)) for i in range(len(labels))):
+    if any(label.endswith((_UP, _DOWN)) for label in labels):
         figure.supxlabel(charts.plain(f"{_UP} {_DOWN} {view.legend}"), fontsize="small")
     charts.save(figure, path)
     return figure
 
 
-class _View:
+class View:
     """What a table says: its measures, which values are best and which differ from the baseline."""
 
     def __init__(self, table: pd.DataFrame, baseline: str | int | None, alpha: float, digits: int):
-        if not isinstance(table, pd.DataFrame) or "name" not in table.columns or not len(table):
-            raise ValueError("table: expected rows of pt.Experiment with a column 'name'.")
-        self.table = table.reset_index(drop=True)
-        self.alpha = alpha
-        self.digits = digits
+        self.table, self.alpha, self.digits = table.reset_index(drop=True), alpha, digits
         self.names = [str(name) for name in table["name"]]
-        columns = list(map(str, table.columns))
-        of_baseline = {
-            f"{column} {kind}" for column in columns for kind in ("+", "-", "p-value", "reject", "p-value corrected")
-        }
-        self.measures = [column for column in columns if column != "name" and column not in of_baseline]
-        odd = [column for column in self.measures if not pd.api.types.is_numeric_dtype(table[column])]
-        if odd or not self.measures:
-            raise ValueError(f"table: expected 'name' and columns with the means of measures, found {odd or columns}.")
-        self.p_values = {
-            measure: f"{measure} p-value corrected"
-            if f"{measure} p-value corrected" in columns
-            else f"{measure} p-value"
-            for measure in self.measures
-            if f"{measure} p-value" in columns or f"{measure} p-value corrected" in columns
-        }
-        self.baseline = self._baseline(baseline)
-
-    def _baseline(self, baseline: str | int | None) -> int | None:
-        """Returns the position of the baseline, which is the only row without p-values or counts of better queries."""
-        asked = None if baseline is None else self._position(baseline)
-        if not self.p_values:
-            return asked
-        known = [f"{measure} +" for measure in self.p_values if f"{measure} +" in self.table.columns]
-        empty = self.table[known or list(self.p_values.values())].isna().all(axis=1)
-        found = [i for i, value in enumerate(empty) if value]
-        if asked is not None:
-            if found and asked not in found:
+        self.measures = [name for name in map(str, table.columns) if name != "name" and not _OF_BASELINE.search(name)]
+        kinds = ("p-value", "p-value corrected")  # the corrected one is taken where there is one
+        columns = {f"{measure} {kind}": measure for kind in kinds for measure in self.measures}
+        self.p_values = {measure: column for column, measure in columns.items() if column in table.columns}
+        self.baseline = None
+        if self.p_values:
+            # The baseline is the only row without p-values or counts of better queries.
+            counts = [f"{measure} +" for measure in self.p_values if f"{measure} +" in table.columns]
+            empty = self.table[counts or list(self.p_values.values())].isna().all(axis=1)
+            found = [i for i, value in enumerate(empty) if value] or list(range(len(self.names)))
+            wanted = [i for i in found if baseline in (None, i, self.names[i])]
+            if len(wanted) != 1:
                 names = ", ".join(repr(self.names[i]) for i in found)
-                raise ValueError(f"baseline={baseline!r}: expected {names}, which the p-values are for.")
-            return asked
-        if len(found) != 1:
-            raise ValueError("baseline=None: expected a name or position, since the table does not show which it is.")
-        return found[0]
-
-    def _position(self, baseline: str | int) -> int:
-        if isinstance(baseline, str) and self.names.count(baseline) == 1:
-            return self.names.index(baseline)
-        if isinstance(baseline, int) and not isinstance(baseline, bool) and baseline in range(len(self.names)):
-            return baseline
-        raise ValueError(
-            f"baseline={baseline!r}: expected one of {self.names} or a position from 0 to {len(self.names) - 1}."
-        )
+                raise ValueError(f"baseline must be what the p-values are for, one of {names}, not {baseline!r}")
+            self.baseline = wanted[0]
 
     @property
     def legend(self) -> str:
-        if not self.p_values or self.baseline is None:
+        """What the marks mean; nothing without p-values."""
+        if self.baseline is None:
             return ""
         corrected = any(column.endswith("corrected") for column in self.p_values.values())
         how = f"{'corrected ' * corrected}p < {self.alpha:g}"
         return f"significantly better or worse than {self.names[self.baseline]} ({how})"
 
-    def values(self, measure: str) -> list[float]:
-        return [float(value) for value in self.table[measure]]
-
     def text(self, value: float) -> str:
+        """Returns a value as the table shows it."""
         return "–" if pd.isna(value) else f"{value:.{self.digits}f}"
 
     def sign(self, row: int, measure: str) -> int:
         """Returns 1 or -1 if a value is significantly above or below the baseline's, else 0."""
-        if measure not in self.p_values or self.baseline is None or row == self.baseline:
+        column = self.p_values.get(measure)
+        if self.baseline is None or column is None or not self.table.loc[row, column] < self.alpha:  # or it is missing
             return 0
-        p = self.table[self.p_values[measure]].iloc[row]
-        if pd.isna(p) or not p < self.alpha:
-            return 0
-        values = self.values(measure)
-        return (values[row] > values[self.baseline]) - (values[row] < values[self.baseline])
+        return int(np.sign(self.table.loc[row, measure] - self.table.loc[self.baseline, measure]))
 
     def rows(self, escape: Callable[[str], str], bold: Callable[[str], str], marks: dict[int, str]) -> list[list[str]]:
         """Returns the rows as text. Values that read the same as the best are bold too."""
         columns: list[list[str]] = [[escape(name) for name in self.names]]
         for measure in self.measures:
-            values = self.values(measure)
-            present = [value for value in values if not pd.isna(value)]
-            best = self.text((min if measure == "mrt" else max)(present)) if present and len(values) > 1 else ""
+            values = self.table[measure]
+            best = self.text(values.min() if measure == "mrt" else values.max()) if values.count() > 1 else ""
             texts = [self.text(value) for value in values]
             cells = [bold(text) if text == best else text for text in texts]
             columns.append([cell + marks.get(self.sign(i, measure), "") for i, cell in enumerate(cells)])
         return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Returns a text without line ends."""
     return " ".join(text.split())
 
 
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_`\[\]])", r"\\\1", _one_line(text)).replace("<", "&lt;")
+def markdown(text: str) -> str:
+    """Returns a text as Markdown shows it."""
+    return re.sub(r"([\\|*_`\[\]])", r"\\\1", one_line(text)).replace("<", "&lt;")
 
 
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in _one_line(text))
+def latex(text: str) -> str:
+    """Returns a text as LaTeX shows it."""
+    return "".join(_LATEX.get(sign, sign) for sign in one_line(text))
