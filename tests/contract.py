@@ -60,9 +60,6 @@ class Case:
         row_wise: Whether there is one row of output for each row of input, in its place. False for retrievers.
         loaded: Tells whether the heavy part is loaded, if there is one.
         warns: Whether missing texts are announced by one warning with the number of rows.
-        by_value: Whether transformers are compared by value.
-        pickles: Whether it can be pickled.
-        fixed_types: Whether an empty frame gives the column types of any other frame.
         java: Whether it may start a JVM.
         trial: An experiment to run it in.
     """
@@ -75,9 +72,6 @@ class Case:
     row_wise: bool = True
     loaded: Callable[[pt.Transformer], bool] | None = None
     warns: bool = False
-    by_value: bool = True
-    pickles: bool = True
-    fixed_types: bool = True
     java: bool = False
     trial: Trial | None = None
 
@@ -86,27 +80,13 @@ class Case:
 
 
 Check = Callable[[Case], None]
+#: Checks by the cases they apply to.
 CHECKS: list[tuple[Check, Callable[[Case], bool]]] = []
 
 
 def check(when: Callable[[Case], bool] = lambda case: True) -> Callable[[Check], Check]:
     """Registers a check for the cases it applies to."""
-
-    def register(function: Check) -> Check:
-        CHECKS.append((function, when))
-        return function
-
-    return register
-
-
-def parameters(cases: Sequence[Case]) -> list[Any]:
-    """Returns every check with every case it applies to, as parameters of a test."""
-    return [
-        pytest.param(function, case, id=f"{case.name}-{function.__name__}")
-        for case in cases
-        for function, applies in CHECKS
-        if applies(case)
-    ]
+    return lambda function: CHECKS.append((function, when)) or function
 
 
 def run(function: Check, case: Case) -> None:
@@ -146,10 +126,6 @@ def by_document(results: pd.DataFrame) -> pd.DataFrame:
     return results.sort_values(keys, kind="stable").reset_index(drop=True) if keys else results
 
 
-def required(transformer: pt.Transformer) -> list[list[str]]:
-    return pt.inspect.transformer_inputs(transformer)
-
-
 def settings(transformer: pt.Transformer) -> list[inspect.Parameter]:
     return list(inspect.signature(type(transformer).__init__).parameters.values())[1:]
 
@@ -165,7 +141,7 @@ def retyped(rows: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
 @check()
 def missing_columns_are_refused(case: Case) -> None:
     transformer = case.make()
-    modes = required(transformer)
+    modes = pt.inspect.transformer_inputs(transformer)
     assert all(modes), f"some input without columns is accepted: {modes}"
     for column in next(mode for mode in modes if set(mode) <= set(case.rows.columns)):
         rows = case.rows.drop(columns=column)
@@ -183,15 +159,13 @@ def empty_frame_gives_the_usual_columns(case: Case) -> None:
     empty = transformer(case.rows.iloc[:0])
     assert len(empty) == 0, f"an empty frame gave {len(empty)} rows"
     assert list(empty.columns) == list(usual.columns), "an empty frame gives other columns"
-    if case.fixed_types:
-        assert empty.dtypes.to_dict() == usual.dtypes.to_dict(), "an empty frame gives other column types"
+    assert empty.dtypes.to_dict() == usual.dtypes.to_dict(), "an empty frame gives other column types"
     untyped = transformer(pd.DataFrame(columns=case.rows.columns))
     assert list(untyped.columns) == list(usual.columns), "an empty frame without types gives other columns"
 
 
 @check(when=lambda case: case.loaded is not None)
 def empty_frame_loads_nothing(case: Case) -> None:
-    assert case.loaded is not None
     transformer = case.make()
     transformer(case.rows.iloc[:0])
     assert not case.loaded(transformer), "an empty frame loads the model"
@@ -298,7 +272,7 @@ def list_gives_list(case: Case) -> None:
 @check(when=lambda case: {"qid", "query"} <= set(case.rows.columns))
 def search_takes_a_query(case: Case) -> None:
     transformer = case.make()
-    if not any(set(mode) <= {"qid", "query"} for mode in required(transformer)):
+    if not any(set(mode) <= {"qid", "query"} for mode in pt.inspect.transformer_inputs(transformer)):
         return  # takes more than a query
     first = case.rows.iloc[0]
     out = transformer.search(first["query"], qid=first["qid"])
@@ -335,8 +309,8 @@ def inspection_matches_reality(case: Case) -> None:
     transformer = case.make()
     columns = list(case.rows.columns)
     assert pt.inspect.transformer_outputs(transformer, columns) == list(transformer(case.rows).columns)
-    modes = [mode for mode in required(transformer) if set(mode) <= set(columns)]
-    assert modes, f"no inspected input {required(transformer)} fits the rows of the case, which have {columns}"
+    modes = [mode for mode in pt.inspect.transformer_inputs(transformer) if set(mode) <= set(columns)]
+    assert modes, f"no inspected input fits the rows of the case, which have {columns}"
     for mode in modes:
         out = transformer(case.rows[mode])
         assert pt.inspect.transformer_outputs(transformer, mode) == list(out.columns), f"outputs differ for {mode}"
@@ -351,7 +325,7 @@ def inspection_clones(case: Case) -> None:
         assert getattr(transformer, name, None) is value, f"{name} is not stored under its own name"
     clone = pt.inspect.transformer_apply_attributes(transformer)
     assert clone is not transformer and type(clone) is type(transformer)
-    assert clone == transformer or not case.by_value, "the clone is not equal"
+    assert clone == transformer, "the clone is not equal"
     assert_same_results(clone(case.rows), transformer(case.rows), "the clone gives other output")
 
 
@@ -386,7 +360,7 @@ def pyterriers_own_tests_pass(case: Case) -> None:
 # --------------------------------------------------------------------------------------------------------- identity
 
 
-@check(when=lambda case: case.by_value)
+@check()
 def equality_is_by_value(case: Case) -> None:
     one, two = case.make(), case.make()
     assert one is not two, "the case does not make new transformers"
@@ -401,18 +375,18 @@ def equality_is_by_value(case: Case) -> None:
 @check()
 def repr_is_stable(case: Case) -> None:
     text = repr(case.make())
-    assert not case.by_value or " at 0x" not in text, f"the repr shows an address: {text}"
-    assert not case.by_value or text == repr(case.make()), "equal transformers have different reprs"
+    assert " at 0x" not in text, f"the repr shows an address: {text}"
+    assert text == repr(case.make()), "equal transformers have different reprs"
     assert len(text) < 500 and "\n" not in text, f"the repr is long: {text}"
 
 
-@check(when=lambda case: case.pickles)
+@check()
 def pickle_gives_the_same(case: Case) -> None:
     transformer = case.make()
     usual = transformer(case.rows)
     for original in (case.make(), transformer):  # before and after it was used
         copy = pickle.loads(pickle.dumps(original))
-        assert copy == original or not case.by_value, "the unpickled copy is not equal"
+        assert copy == original, "the unpickled copy is not equal"
         assert_same_results(copy(case.rows), usual, "the unpickled copy gives other output")
 
 
@@ -421,7 +395,6 @@ def pickle_gives_the_same(case: Case) -> None:
 
 @check(when=lambda case: case.trial is not None)
 def experiments_agree(case: Case) -> None:
-    assert case.trial is not None
     systems = list(case.trial.systems(case.make()))
     names = [f"system{i}" for i in range(len(systems))]
 

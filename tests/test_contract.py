@@ -369,15 +369,15 @@ for engine in ("pisa", "terrier"):  # Terrier last: until then a case that start
     CASES.append(bm25_case(f"bm25-{engine}-toks", engine, translated, trial=first_stages(engine)))
 
 
-def marked(parameters):
-    """Lets the cases that need Java be skipped where there is none."""
-    return [
-        pytest.param(*parameter.values, id=parameter.id, marks=needs_java if parameter.values[1].java else ())
-        for parameter in parameters
-    ]
-
-
-@pytest.mark.parametrize(("function", "case"), marked(contract.parameters(CASES)))
+@pytest.mark.parametrize(
+    ("function", "case"),
+    [
+        pytest.param(function, case, id=f"{case.name}-{function.__name__}", marks=needs_java if case.java else ())
+        for case in CASES
+        for function, applies in contract.CHECKS
+        if applies(case)
+    ],
+)
 def test_contract(function, case):
     if case.java:
         start_java()  # which may fetch Terrier, as no check may

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -170,11 +169,6 @@ def test_split_keeps_groups_together():
 def test_split_refuses(change, message):
     with pytest.raises(ValueError, match=message):
         split(**{"topics": TOPICS, **change})
-
-
-def test_numbers_as_qids():
-    topics = pd.DataFrame({"qid": range(9), "query": "x"})
-    assert sorted(qid for f in split(topics, 3, groups=pd.Series(range(9))) for qid in f.test) == list("012345678")
 
 
 # ------------------------------------------------------------------------------------------------------ validation
@@ -352,19 +346,6 @@ def test_runs_are_trec_runs_in_full_precision(tmp_path):
     assert again["score"].tolist() == mine["score"].tolist() and again["qid"].tolist() == mine["qid"].tolist()
 
 
-def test_float32_scores_are_the_same_on_disk_and_in_memory(both, finished):
-    read = cross_validate({"Toy": ranker, "pipeline": ranker}, TOPICS, QRELS, path=finished)
-    assert len(Toy.fits) == 5 and read.runs["pipeline"].equals(both.runs["Toy"])
-    scores = Toy.fits[0](FirstStage()(TOPICS[TOPICS["qid"].isin(Toy.fits[0].tested)]))
-    assert scores["score"].dtype == "float32"
-    assert Counter(map(float, scores["score"])) <= Counter(read.runs["pipeline"]["score"])
-    assert (
-        read.experiment()
-        .drop(columns="name")
-        .equals(both.experiment().drop(columns="name")[1:].iloc[[0, 0]].reset_index(drop=True))
-    )
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_resumes_where_it_stopped(tmp_path, both, error):
     def stops(fold):
@@ -379,20 +360,6 @@ def test_resumes_where_it_stopped(tmp_path, both, error):
     results = cross_validate(ranker, TOPICS, QRELS, path=tmp_path)
     assert [toy.seed for toy in Toy.fits[3:]] == [45, 46]
     assert results.runs["pipeline"].equals(both.runs["Toy"])
-
-
-def test_killed_in_the_middle(tmp_path):
-    code = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); import test_evaluation as t\n"
-        "def dies(fold):\n"
-        "    if fold.index == 2: os._exit(9)\n"
-        "    return t.ranker(fold)\n"
-        "t.cross_validate(dies, t.TOPICS, t.QRELS, path=sys.argv[2])"
-    )
-    command = [sys.executable, "-c", code, os.path.dirname(__file__), str(tmp_path / "x")]
-    assert subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "7"}).returncode == 9
-    cross_validate(ranker, TOPICS, QRELS, path=tmp_path / "x")
-    assert [toy.seed for toy in Toy.fits] == [44, 45, 46]
 
 
 def test_a_fold_that_is_not_complete_is_done_again(finished, both):
