@@ -77,7 +77,7 @@ def sample(setting: Setting, qids: Sequence[str] | None, rows: int) -> pd.DataFr
     Args:
         setting: The pair.
         qids: The topics to choose from; ``None`` for all.
-        rows: At most so many.
+        rows: Maximum number of topics.
     """
     seed = setting.args.seed
     relevant = setting.qrels[setting.qrels["label"] > 0]

@@ -63,9 +63,9 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     model.add_argument("--depth", type=at_least(1), default=_RESULTS, help="documents to re-rank (100)")
     model.add_argument("--device", type=device, help="where to compute (the first GPU, or the CPU without one)")
     training = parser.add_argument_group("training")
-    training.add_argument("--train-size", type=at_least(1), help="use so many training topics (all)")
+    training.add_argument("--train-size", type=at_least(1), help="number of training topics to use (all)")
     training.add_argument(
-        "--negative-depth", type=at_least(1), default=500, help="draw negatives from so many documents (500)"
+        "--negative-depth", type=at_least(1), default=500, help="number of documents to draw negatives from (500)"
     )
     training.add_argument("--epochs", type=at_least(1), default=100)
     training.add_argument("--patience", type=at_least(1), default=20)
@@ -75,7 +75,7 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     training.add_argument("--accumulation", type=at_least(1), default=8)
     training.add_argument("--validation-depth", type=at_least(1), default=100)
     training.add_argument(
-        "--validation-queries", type=at_least(0), help="validate on so many (all; 0: keep the last epoch)"
+        "--validation-queries", type=at_least(0), help="number of validation topics (all; 0: keep the last epoch)"
     )
     training.add_argument("--schedule", default="constant_with_warmup", help="of the learning rate, or linear")
     training.add_argument(
@@ -163,7 +163,7 @@ class Setting:
         return System(self.data.human_translation() >> self.bm25, {})
 
     def ranker(self, label: str, fold: Fold, **options: Any) -> MARTReRanker:
-        """Returns an untrained re-ranker, which goes on where its training in the fold was interrupted.
+        """Returns an untrained re-ranker, which resumes its training in the fold if that was interrupted.
 
         Args:
             label: The name of the system.

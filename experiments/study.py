@@ -62,7 +62,7 @@ def parse(study: Study, argv: Sequence[str] | None = None) -> tuple[argparse.Nam
     output.add_argument(
         "--path",
         type=Path,
-        help="keep indexes, trainings and runs here, and go on from there; one process at a time may work on a fold "
+        help="keep indexes, trainings and runs here, and resume from them; one process at a time may work on a fold "
         "of a pair",
     )
     output.add_argument(

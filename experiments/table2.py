@@ -5,7 +5,7 @@ paper: ``--encoder amberoad/bert-multilingual-passage-reranking-msmarco --poolin
 without translations), MART, and BM25 with human translations as the upper bound. All re-rankers are trained alike, in
 five folds: each topic is ranked by a model that has not seen it (XQuAD-R: nor its article).
 
-With ``--path DIR`` an interrupted run goes on where it was, and with ``--devices cuda:0 cuda:1`` a process on each
+With ``--path DIR`` an interrupted run resumes, and with ``--devices cuda:0 cuda:1`` a process on each
 device works through pairs and folds::
 
     python -m experiments.table2 --data clef --home CLEF --path runs --devices cuda:0 cuda:1 --bf16

@@ -18,6 +18,7 @@ import pandas as pd
 import pyterrier_pisa
 from pyterrier_pisa._pisathon import build_binlex
 
+from pyterrier_mart.artifact import META, meta_bytes
 from pyterrier_mart.retrieval.inversion import invert
 from pyterrier_mart.retrieval.types import Document, Hits
 
@@ -41,16 +42,12 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     """
     check_room(path)
     with quiet(verbose):
-        _Indexer(str(path), threads=threads, scale=1.0).index(documents)
-
-
-class _Indexer(pyterrier_pisa.indexers.PisaToksIndexer):
-    """Indexes ``toks``: stemming and stop words are the analyzer's business."""
-
-    def _index(self, it: Iterable[Document]) -> None:
-        invert(it, self.path)
-        for name, lexicon in (("documents", "doclex"), ("terms", "termlex")):
-            build_binlex(str(self.path / f"fwd.{name}"), str(self.path / f"fwd.{lexicon}"))
+        invert(documents, path)
+        build_binlex(str(path / "fwd.documents"), str(path / "fwd.doclex"))
+        build_binlex(str(path / "fwd.terms"), str(path / "fwd.termlex"))
+    # So that the directory is an artifact of pyterrier_pisa too; stemming and stop words are the analyzer's business.
+    kind = {"type": "sparse_index", "format": "pisa", "package_hint": "pyterrier-pisa", "stemmer": "none"}
+    (path / META).write_bytes(meta_bytes(kind))
 
 
 class PisaSearcher:
@@ -111,8 +108,8 @@ def quiet(verbose: bool) -> Iterator[None]:
         stderr: Any = sys.stderr
         try:
             pyterrier_pisa.indexers._logger = SimpleNamespace(info=lambda *args: None, pbar=lambda it, **kwargs: it)
-            if _is_descriptor(stderr, 2):
-                sys.stderr = os.fdopen(os.dup(2), "w", encoding=stderr.encoding, errors="replace", buffering=1)
+            if sys.__stderr__ is stderr:  # and not a notebook's
+                sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="replace", buffering=1)
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
             yield
@@ -124,10 +121,3 @@ def quiet(verbose: bool) -> Iterator[None]:
                 sys.stderr.close()
                 sys.stderr = stderr
             pyterrier_pisa.indexers._logger = logger
-
-
-def _is_descriptor(stream: Any, number: int) -> bool:
-    try:
-        return bool(stream.fileno() == number)
-    except (AttributeError, OSError, ValueError):  # a notebook's stream, or a closed one
-        return False
