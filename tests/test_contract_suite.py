@@ -111,7 +111,7 @@ BROKEN = [
     broken("repr_is_stable", __repr__=object.__repr__),
     broken("pickle_gives_the_same", bonus_of=None),  # a class without a name cannot be pickled
     broken(
-        "list_gives_list",
+        "scores_make_a_ranking",
         transform=before(lambda self, inp: socket.create_connection(("127.0.0.1", 9), timeout=1)),
     ),
     pytest.param("signature_is_plain", ManyPositionals, id="signature_is_plain"),

@@ -295,21 +295,13 @@ def test_what_is_wrong_is_said_before_anything_is_done(arguments, message, tmp_p
         (["--no-report"], "--no-report needs --path"),
         (["--folds", "0", "5"], "--folds: expected numbers from 0 to 4, found 5"),
         (
-            ["--devices", "cpu", "nonsense", "--path", "p"],
-            "expected cpu, mps, cuda or cuda:N such as cuda:0, found 'nons",
+            ["--devices", "cpu", "cuda:-1", "--path", "p"],
+            "expected cpu, mps, cuda or cuda:N such as cuda:0, found 'cud",
         ),
-        (["--devices", "cuda:x", "--path", "p"], "argument --devices: expected cpu, mps, cuda or cuda:N"),
-        (["--devices", "cuda:-1", "--path", "p"], "found 'cuda:-1'"),
         (["--devices", "cuda:1", "--path", "p"], "there is no cuda:1; CUDA_VISIBLE_DEVICES=0 names 1"),
         (["--device", "cuda:x"], "argument --device: expected cpu, mps, cuda or cuda:N such as cuda:0, found 'cuda:x'"),
         (["--depth", "0"], "argument --depth: expected a whole number >= 1, found '0'"),
-        (["--depth", "-3"], "argument --depth: expected a whole number >= 1, found '-3'"),
-        (["--depth", "1.5"], "argument --depth: expected a whole number >= 1, found '1.5'"),
-        (["--negative-depth", "0"], "argument --negative-depth: expected a whole number >= 1"),
-        (["--epochs", "0"], "argument --epochs: expected a whole number >= 1"),
-        (["--batch-size", "0"], "argument --batch-size: expected a whole number >= 1"),
-        (["--accumulation", "0"], "argument --accumulation: expected a whole number >= 1"),
-        (["--train-size", "0"], "argument --train-size: expected a whole number >= 1"),
+        (["--epochs", "1.5"], "argument --epochs: expected a whole number >= 1, found '1.5'"),
         (["--validation-queries", "-1"], "argument --validation-queries: expected a whole number >= 0"),
     ],
 )
@@ -337,14 +329,10 @@ def test_no_locks_on_a_file_system(tmp_path, monkeypatch):
 
 
 def test_fewer_topics_than_folds(home, monkeypatch):
-    topics = CLEF.get_topics
+    topics, groups = CLEF.get_topics, XQuADR.groups
     monkeypatch.setattr(CLEF, "get_topics", lambda self: topics(self).head(4))
     with pytest.raises(SystemExit, match="error: de-en: expected at least 5 topics, one for each fold, found 4"):
         run(table2, *options(home, "--pairs", "de-en"))
-
-
-def test_fewer_articles_than_folds(monkeypatch):
-    groups = XQuADR.groups
     monkeypatch.setattr(XQuADR, "groups", lambda self: groups(self) % 3)
     with pytest.raises(SystemExit, match="error: de-en: expected at least 5 groups of topics, .* found 3"):
         run(table2, "--pairs", "de-en")
@@ -398,33 +386,15 @@ def test_values_of_the_paper_stand_beside_ours(done, results, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", ".*expected the columns .*, found"),
         ("table\tpair\n", "line 1: expected the columns"),
         (HEAD + "table2\tde-en\tMART\tAP@100\n", "line 2: expected 5 columns, found 4"),
         (HEAD + "table2\tde-en\tMART\tAP@100\t43.1\n", "line 2: expected a value from 0 to 1, found '43.1'"),
-        (HEAD + "\ntable2\tde-en\tMART\tAP@100\tnan\n", "line 3: expected a value from 0 to 1, found 'nan'"),
-        (
-            HEAD + f"table2\tde-en\tMART\tAP@100\t{'0' * 200_000}x\n",
-            r"line 2: expected a value from 0 to 1, found '0+\.\.\.",
-        ),
-        (HEAD + f"table2\tde-en\tMART\tAP@100\t{'0' * 2_000_000}\n", "line 2: "),
-        (f"{'table' * 40_000}\tpair\n", r"line 1: expected the columns .* found \['tab.{1,80}$"),
         (HEAD + 2 * "table2\tde-en\tMART\tAP@100\t0.4\n", "line 3: AP@100 of 'MART' for de-en is there twice"),
     ],
 )
 def test_malformed_values(tmp_path, text, message):
-    with pytest.raises(ValueError, match="paper.tsv, " + message):
-        values(tmp_path, text)
-
-
-def test_values_that_are_no_text(tmp_path):
-    (tmp_path / "paper.tsv").write_bytes(HEAD.encode() + "table2\tde-en\tMART\tAP@100\t0.4 café\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="paper.tsv, line 2: .*UTF-8"):
-        paper.read_values(tmp_path / "paper.tsv", "table2")
-
-
-@pytest.mark.parametrize("text", ["", "\ufeff"])
-def test_an_empty_file_of_values(tmp_path, text):
-    with pytest.raises(ValueError, match="paper.tsv.*: expected the columns .*, found"):
+    with pytest.raises(ValueError, match="paper.tsv.*" + message):
         values(tmp_path, text)
 
 

@@ -216,10 +216,6 @@ def test_several_text_fields_are_one_text(engine, tmp_path):
     found = [index.bm25().search(word)["docno"].tolist() for word in ("cat", "sofa", "dog")]
     assert found == [["d1"], ["d1"], ["d2"]]
     assert build(tmp_path / "index", docs, engine=engine, text_field=("title", "text")) == index
-    with pytest.raises(ValueError, match=r"text_field \['title', 'text'\], expected text; name another path"):
-        build(tmp_path / "index", docs, engine=engine)
-    with pytest.raises(ValueError, match="document 1: 'd1' has no field 'body'"):
-        build(tmp_path / "other", docs, engine=engine, text_field=("title", "body"))
     with pytest.raises(ValueError, match="text_field must name a field, or several"):
         build(tmp_path / "other", docs, engine=engine, text_field=())
 
@@ -253,26 +249,30 @@ def test_an_index_is_opened_and_not_built_again(engine, tmp_path):
     assert content(index.path) == before
 
 
-def test_an_index_serves_every_language_of_questions(tmp_path):
+def test_an_index_serves_every_language_of_queries(tmp_path):
     index = build(tmp_path / "index", XQuADR("de", "en", paragraphs=True), None)
     assert build(tmp_path / "index", XQuADR("ru", "en", paragraphs=True), None) == index
     assert build(tmp_path / "index", "mart:xquad-r/en/paragraphs", None) == index
     for other in (XQuADR("de", "en"), STS17("es-en")):
-        with pytest.raises(
-            ValueError, match="with dataset mart:xquad-r/en/paragraphs, expected .*mart:.*overwrite=True"
-        ):
+        with pytest.raises(ValueError, match="with dataset mart:xquad-r/en/paragraphs, expected .*mart:.*overwrite"):
             build(tmp_path / "index", other, None)
-    with pytest.raises(ValueError, match="made with analyzer"):
-        build(tmp_path / "index", XQuADR("de", paragraphs=True), None)
 
 
-def test_an_index_that_another_analyzer_or_engine_made_is_refused(tmp_path):
-    build(tmp_path / "index")
-    for options in ({"lang": "de"}, {"stop": True}, {"lang": Analyzer("en", fold=False)}):
-        with pytest.raises(ValueError, match="made with analyzer .* expected .*overwrite=True"):
+def test_an_index_that_was_made_otherwise_is_refused(tmp_path):
+    index = build(tmp_path / "index")
+    for same in (DOCS, tuple(DOCS), pd.DataFrame(DOCS), iter([])):  # a generator is not read
+        assert build(tmp_path / "index", same) == index
+    for options, what in (
+        ({"lang": "de"}, "analyzer .* expected"),
+        ({"stop": True}, "analyzer .* expected"),
+        ({"lang": Analyzer("en", fold=False)}, "analyzer .* expected"),
+        ({"engine": "terrier"}, "engine pisa, expected terrier"),
+        ({"text_field": ["text", "title"]}, r"text_field text, expected \['text', 'title'\]"),
+        ({"documents": DOCS[:1]}, "docnos .*, expected"),
+        ({"documents": DOCS[::-1]}, "docnos .*, expected"),
+    ):
+        with pytest.raises(ValueError, match=f"made with {what}.*; name another path or pass overwrite=True"):
             build(tmp_path / "index", **options)
-    with pytest.raises(ValueError, match="made with engine pisa, expected terrier"):
-        build(tmp_path / "index", engine="terrier")
     with pytest.raises(ValueError, match="engine must be"):
         build(tmp_path / "other", engine="lucene")
 
@@ -285,21 +285,11 @@ def test_overwrite_replaces_an_index(engine, tmp_path):
 
 
 def test_what_is_no_index_is_never_touched(tmp_path):
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "thesis.txt").write_text("years of work")
-    with pytest.raises(FileExistsError):
-        build(foreign)
-    (tmp_path / "file").write_text("text")
+    (tmp_path / "thesis.txt").write_text("years of work")
     for overwrite in (False, True):
         with pytest.raises(FileExistsError):
-            build(tmp_path / "file", overwrite=overwrite)
-    assert content(tmp_path) == {
-        (foreign / "thesis.txt").relative_to(tmp_path): b"years of work",
-        (tmp_path / "file").relative_to(tmp_path): b"text",
-    }
-    (tmp_path / "empty").mkdir()
-    assert len(build(tmp_path / "empty")) == 5  # an empty directory counts as none
+            build(tmp_path, overwrite=overwrite)
+    assert content(tmp_path) == {(tmp_path / "thesis.txt").relative_to(tmp_path): b"years of work"}
 
 
 SETTINGS = {"lang": "en", "fold": True, "version": 1, "stop": False, "numbers": True}
@@ -387,16 +377,6 @@ def test_a_failure_leaves_the_old_index(engine, tmp_path):
         build(tmp_path / "index", failing(), engine=engine, overwrite=True)
     assert content(tmp_path) == before
     assert index.bm25().search("fox")["docno"].tolist() == ["d1"]
-
-
-def test_an_interrupt_leaves_nothing(tmp_path):
-    def interrupted():
-        yield DOCS[0]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "index", interrupted())
-    assert os.listdir(tmp_path) == []
 
 
 @needs_java
@@ -512,18 +492,6 @@ def test_terrier_without_java_says_so(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"engine='terrier' needs Java 11 or newer.*Unable to find javac.*JAVA_HOME"):
         bm25_index([{"docno": "d", "text": "the cat"}], tmp_path / "i", "en", engine="terrier", progress=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_index_of_other_documents_is_refused(tmp_path):
-    documents = [{"docno": "a", "text": "one", "title": "x"}, {"docno": "b", "text": "two", "title": "y"}]
-    index = bm25_index(documents, tmp_path / "i", "en", progress=False)
-    for same in (documents, tuple(documents), pd.DataFrame(documents), iter([])):  # a generator is not read
-        assert bm25_index(same, tmp_path / "i", "en", progress=False) == index
-    for other in (documents[:1], documents[::-1], [{"docno": "c", "text": "one"}, documents[1]]):
-        with pytest.raises(ValueError, match="made with docnos .*, expected .*; name another path"):
-            bm25_index(other, tmp_path / "i", "en", progress=False)
-    with pytest.raises(ValueError, match="made with text_field text, expected title"):
-        bm25_index(documents, tmp_path / "i", "en", text_field="title", progress=False)
 
 
 def test_pisa_is_not_started_on_a_full_disk(tmp_path, monkeypatch):
