@@ -250,11 +250,12 @@ def test_unknown_baseline_or_measure(both):
         both.experiment(["APP@100"])
 
 
-def test_topics_without_results_or_judgments():
+def test_topics_without_results_or_judgments(tmp_path):
     folds = split(TOPICS)
     silent = {*folds[0].test, folds[1].test[0]}
-    results = cross_validate(FirstStage(silent), TOPICS, QRELS)
+    results = cross_validate(FirstStage(silent), TOPICS, QRELS, path=tmp_path)
     run = results.runs["pipeline"]
+    assert run.equals(cross_validate(FirstStage(silent), TOPICS, QRELS, path=tmp_path).runs["pipeline"])
     assert set(run["qid"]) == set(TOPICS["qid"]) - silent
     values = results.per_query("AP@100").set_index("qid")["value"]
     assert len(values) == len(TOPICS) and set(values[list(silent)]) == {0.0}

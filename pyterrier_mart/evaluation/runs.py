@@ -38,8 +38,8 @@ def as_run(results: pd.DataFrame, fold: Fold, name: str) -> pd.DataFrame:
 
 def read_run(path: str | Path) -> pd.DataFrame:
     """Reads a run of :func:`cross_validate`, with scores to the last bit."""
-    # pt.io.read_results rounds scores, and takes a docno such as "NA" for none.
+    # pt.io.read_results takes a docno such as "NA" for none, and rounds scores with older versions of pandas.
     names = ["qid", "iter", "docno", "rank", "score", "tag"]
     kinds = {"qid": "str", "docno": "str"}
     run = pd.read_csv(path, sep=" ", names=names, dtype=kinds, converters={"score": float}, keep_default_na=False)
-    return run[_COLUMNS]
+    return run[_COLUMNS].astype({"score": "float64", "rank": "int64"})  # also of a run that found nothing
