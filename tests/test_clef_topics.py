@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyterrier_mart.datasets.clef.qrels import Judgment, Judgments, is_judgment, read_qrels
-from pyterrier_mart.datasets.clef.topics import Topic, is_topic, language_of_name, read_topics, topic_number
+from pyterrier_mart.datasets.clef.qrels import Judgment, is_judgment, read_qrels
+from pyterrier_mart.datasets.clef.topics import Topic, canonical_qid, is_topic, language_of_name, read_topics
 from pyterrier_mart.problems import Problems
 
 SAMPLE = Path(__file__).parent / "data/clef-adhoc-sample"
@@ -17,11 +17,11 @@ DATA = Path(__file__).parents[2] / "shared/data"
 published = pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")
 
 
-def topics(content, name="topics.xml", language=None):
+def topics(content, name="topics.xml"):
     """The topics of a file, and the problems with it."""
     problems = Problems()
     data = content if isinstance(content, bytes) else content.encode()
-    return list(read_topics(io.BytesIO(data), name, problems, language)), problems.messages
+    return list(read_topics(io.BytesIO(data), name, problems)), problems.messages
 
 
 def judgments(content):
@@ -34,13 +34,13 @@ def judgments(content):
 
 @pytest.mark.parametrize("text", ["C041", "41", "41-AH", "10.2452/41-AH", " C41 ", "c041", "041", "41-ah"])
 def test_numbers(text):
-    assert topic_number(text) == "41"
+    assert canonical_qid(text) == "41"
 
 
 @pytest.mark.parametrize("text", ["", "C", "GC026", "41-GC", "0", "C000", "41 42", "-41", "41.5", "x" * 200, "٤١"])
 def test_numbers_of_something_else(text):
-    with pytest.raises(ValueError, match="is not the number of a topic"):
-        topic_number(text)
+    with pytest.raises(ValueError, match="a topic must be one such as"):
+        canonical_qid(text)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_published_xml(path):
         problems = Problems()
         found = list(read_topics(stream, path.name, problems))
     language = path.name.split(".")[1]
-    assert [topic.number for topic in found] == numbers[language].split()
+    assert [topic.qid for topic in found] == numbers[language].split()
     assert not problems and {topic.language for topic in found} == {language}
     assert all(topic.title and topic.description and topic.narrative for topic in found)
     assert not any(character in "".join(topic) for topic in found for character in "<>\n\ufffd")
@@ -91,7 +91,7 @@ def test_a_published_topic():
 def test_published_tsv():
     found, problems = topics((DATA / "clef06fr/topics.en.tsv").read_bytes(), "topics.en.tsv")
     assert len(found) == 49 and not problems
-    assert [topic.number for topic in found] == [str(n) for n in range(301, 351) if n != 332]
+    assert [topic.qid for topic in found] == [str(n) for n in range(301, 351) if n != 332]
     assert found[0] == Topic("301", "en", "Nestlé Brands")
 
 
@@ -135,7 +135,7 @@ def test_topics_of_trec():
     found, problems = topics(
         "<top>\n<num> Number: 401\n<title> Topic: foreign minorities\n\n<desc> Description:\nWhat languages?\n\n"
         "<narr> Narrative:\nNone.\n</top>\n<top>\n<num> Number: 402\n<title> genetics\n",
-        language="eng",
+        "topics.en",
     )
     assert not problems
     assert found == [
@@ -211,7 +211,7 @@ def test_damaged_topics_are_reported_and_the_others_read():
     found, problems = topics(content, "a.txt")
     assert found == [Topic("5", "en", "never ends"), Topic("6", "en", "f")]
     assert problems == [
-        "a.txt, line 1: 'GC1' is not the number of a topic: expected one such as C141 or 141-AH",
+        "a.txt, line 1: a topic must be one such as C141 or 141-AH, not 'GC1'",
         "a.txt, line 5: a topic without a number",
         "a.txt, line 8: topic 3 has no title",
         "a.txt, line 12: topic 4 has no title",
@@ -226,7 +226,7 @@ def test_tab_separated_topics():
     found, problems = topics(content, "topics.so.tsv")
     assert found == [Topic("41", "so", "Cunto carruur", "warbixin", "all"), Topic("42", "so", "biyo badan")]
     assert [message.partition(":")[0] for message in problems] == [f"topics.so.tsv, line {n}" for n in (5, 6, 7, 8)]
-    assert "'x' is not the number" in problems[0] and "found '43'" in problems[1]
+    assert "not 'x'" in problems[0] and "found '43'" in problems[1]
 
 
 @settings(max_examples=150, deadline=None)
@@ -242,7 +242,7 @@ def test_tab_separated_topics():
 )  # fmt: skip
 def test_nothing_raises_but_for_the_language(parts, junk):
     found, _ = topics("".join(parts).encode() + junk, "topics.en.txt")
-    assert all(topic_number(topic.number) == topic.number and topic.title for topic in found)
+    assert all(canonical_qid(topic.qid) == topic.qid and topic.title for topic in found)
 
 
 def test_a_file_of_gigabytes_is_no_topic_file(monkeypatch):
@@ -268,21 +268,6 @@ def test_damaged_judgments_are_reported_and_the_others_read():
     assert [message.partition(":")[0] for message in problems] == [f"qrels.txt, line {n}" for n in range(2, 8)]
     assert problems[0] == "qrels.txt, line 2: expected 'topic 0 docno label', found '41 0 A'"
     assert max(map(len, problems)) < 200
-
-
-def test_the_higher_of_two_labels_counts():
-    problems = Problems()
-    pooled = Judgments(problems)
-    for number, docno, label, file in (
-        ("41", "A", 1, "a"), ("41", "B", 0, "a"), ("41", "A", 1, "b"), ("41", "B", 1, "b"), ("41", "A", 0, "c"),
-        ("42", "A", 0, "c"),
-    ):  # fmt: skip
-        pooled.add(Judgment(number, docno, label), file)
-    assert list(pooled) == [("41", "A", 1), ("41", "B", 1), ("42", "A", 0)] and pooled.repeated == 1
-    assert problems.messages == [
-        "b, topic 41: B has label 1, but 0 in a: the higher one counts",
-        "c, topic 41: A has label 0, but 1 in a: the higher one counts",
-    ]
 
 
 @pytest.mark.parametrize(

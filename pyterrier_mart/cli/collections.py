@@ -18,9 +18,9 @@ from pyterrier_mart.datasets.ciral.passages import VARIABLE as CIRAL_VARIABLE
 from pyterrier_mart.datasets.ciral.summary import topics as ciral_topics
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
-from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE, build
+from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE
 from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, PAPER_TOPICS, topic_languages
-from pyterrier_mart.datasets.clef.summary import built, documents_found, examples, unknown_judged, unplaced_judged
+from pyterrier_mart.datasets.clef.stores import build, built, documents_found, examples, unknown_judged
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES
 
@@ -41,8 +41,7 @@ def clef_setup(
 ) -> None:
     """Look through a folder with CLEF's files, remember it, and read the documents.
 
-    Files may have any names, and may be packed. What was done is kept when the command is interrupted: the same
-    command goes on.
+    Files may have any names, and may be packed. An interrupted command resumes with the next newspaper.
     """
     catalogue = scan(folder, verbose=True)
     if not any(catalogue.count(key) or catalogue.judged.get(key) for key in COLLECTIONS):
@@ -70,62 +69,44 @@ def _show_clef(catalogue: Catalogue) -> None:
     out.print(_documents(catalogue))
     missing = [key for key in COLLECTIONS if not catalogue.count(key)]
     if missing:
-        out.print(f"not there: {', '.join(missing)}", markup=False, emoji=False)
+        _say(f"not there: {', '.join(missing)}")
     if catalogue.topics:
-        out.print(_clef_topics(catalogue))
+        topics = [
+            (f"{LANGUAGES.get(language, language)} ({language})", len(known), _ranges(list(map(int, known))))
+            for language, known in catalogue.topics.items()
+        ]
+        out.print(_grid("Topics", pd.DataFrame(topics, columns=["language", "topics", "qids"])))
     out.print(_pairs(catalogue))
     _say(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
     _list(catalogue.ignored_names, catalogue.ignored)
-    if unplaced := unplaced_judged(catalogue):
+    if unplaced := [docno for labels in catalogue.labels("").values() for docno in labels]:
         _say(f"{len(unplaced):,} judgments of documents of no known collection: {examples(unplaced)}")
     if catalogue.repeated:
-        out.print(f"{catalogue.repeated:,} judgments stand in more than one place, with the same label")
-    problems = catalogue.problems.copy()
+        _say(f"{catalogue.repeated:,} judgments stand in more than one place, with the same label")
+    problems = Problems()
+    problems.update(catalogue.problems)
     for key in catalogue.documents:
-        store = built(catalogue, key)
-        if store is not None:
+        if store := built(catalogue, key):
             problems.update(store.problems)
     _show_problems(problems)
 
 
 def _documents(catalogue: Catalogue) -> Table:
-    """What there is of each newspaper, those of a language together. Narrow enough for a line each."""
-    grid = Table(
-        title="Documents, beside CLEF's number of them; absent are those that are judged and not found",
-        title_justify="left",
+    """What there is of each newspaper. Narrow enough for a line each."""
+    grid = _grid(
+        "Documents, beside CLEF's number of them; absent are those that are judged and not found",
+        pd.DataFrame({"key": [""], "collection": "", "found": 0, "CLEF": 0, "judged": 0, "absent": 0}).iloc[:0],
     )
-    grid.add_column("key")
-    grid.add_column("collection", overflow="fold")
-    for title in ("found", "CLEF", "judged", "absent"):
-        grid.add_column(title, justify="right")
-    language = ""
     for key, known in COLLECTIONS.items():
         judged = len({docno for labels in catalogue.labels(key).values() for docno in labels})
         found = documents_found(catalogue, key)
-        if not found and not judged:
-            continue
-        if known.language != language:
-            grid.add_section()
-            language = known.language
-        unknown = unknown_judged(catalogue, key)
-        absent = "" if unknown is None else f"{len(unknown):,}"
-        style = "" if found == known.documents else "yellow"
-        grid.add_row(key, known.name, f"{found:,}", f"{known.documents:,}", f"{judged:,}", absent, style=style)
-    others = catalogue.count("")
-    if others:
-        grid.add_section()
+        if found or judged:
+            unknown = unknown_judged(catalogue, key)
+            absent = "" if unknown is None else f"{len(unknown):,}"
+            style = "" if found == known.documents else "yellow"
+            grid.add_row(key, known.name, f"{found:,}", f"{known.documents:,}", f"{judged:,}", absent, style=style)
+    if others := catalogue.count(""):
         grid.add_row("", "of no known collection", f"{others:,}", "", "", "")
-    return grid
-
-
-def _clef_topics(catalogue: Catalogue) -> Table:
-    grid = Table(title="Topics", title_justify="left")
-    grid.add_column("language")
-    grid.add_column("topics", justify="right")
-    grid.add_column("numbers", overflow="fold")
-    for language, known in catalogue.topics.items():
-        numbers = _ranges([int(number) for number in known])
-        grid.add_row(f"{LANGUAGES.get(language, language)} ({language})", f"{len(known):,}", numbers)
     return grid
 
 
@@ -141,23 +122,15 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _pairs(catalogue: Catalogue) -> Table:
-    grid = Table(title="Pairs of the paper", title_justify="left")
-    grid.add_column("dataset", no_wrap=True)
-    grid.add_column("topics", justify="right")
-    grid.add_column("paper", justify="right")
-    grid.add_column("missing", overflow="fold")
+    grid = _grid("Pairs of the paper", pd.DataFrame({"dataset": [""], "topics": 0, "paper": 0, "missing": ""}).iloc[:0])
     for query, document in PAPER_PAIRS:
         dataset = CLEF.of(catalogue, query, document)
         missing = [f"topics in {code}" for code in topic_languages(query, document) if code not in catalogue.topics]
         if absent := [key for key in dataset.collections if not catalogue.count(key)]:
             missing.append(f"documents of {', '.join(absent)}")
-        if not any(catalogue.judged.get(key) for key in dataset.collections):
+        if not dataset.judgments():
             missing.append("judgments")
-        try:
-            topics = len(dataset.get_topics())
-        except FileNotFoundError:
-            topics = 0
-        stated = PAPER_TOPICS.get((query, document))
+        topics, stated = len(dataset.found_qids()), PAPER_TOPICS.get(dataset.languages)
         style = "" if not missing and stated in (None, topics) else "yellow"
         grid.add_row(f"mart:{dataset.name}", f"{topics:,}", str(stated or ""), "; ".join(missing), style=style)
     return grid
@@ -165,16 +138,13 @@ def _pairs(catalogue: Catalogue) -> Table:
 
 @ciral_app.command("setup")
 def ciral_setup(folder: Folder) -> None:
-    """Look for CIRAL's passages in a folder, remember it, and read them.
-
-    What was done is kept when the command is interrupted: the same command goes on.
-    """
+    """Look for CIRAL's passages in a folder, remember it, and read them."""
     found = ciral.scan(folder)
     if not found.files:
         raise ValueError(f"{found.describe()}; expected CIRAL's passages, in files such as somali.jsonl.gz")
     home = paths.remember("ciral", folder)
     problems = Problems()
-    _show_ciral(found, ciral.check(found, problems=problems, verbose=True), problems)
+    _show_ciral(found, ciral.check(found, problems, verbose=True), problems)
     _warn_of_variable(CIRAL_VARIABLE, home)
 
 
@@ -189,23 +159,23 @@ def ciral_info() -> None:
         return
     problems = Problems()
     found = ciral.scan(folder)
-    _show_ciral(found, ciral.check(found, build=False, problems=problems), problems)
+    _show_ciral(found, ciral.check(found, problems, build=False), problems)
 
 
 def _show_ciral(found: ciral.Scan, passages: pd.DataFrame, problems: Problems) -> None:
     out.print(_grid("Passages", passages))
     _say(found.describe())
-    passed_over = list(found.passed_over())
-    if passed_over:
-        _say(f"{len(passed_over):,} files are not read:")
-        _list(passed_over, len(passed_over))
+    if found.ignored:
+        _say(f"{len(found.ignored):,} files are not read:")
+        _list([f"{name}: {why}" for name, why in found.ignored.items()], len(found.ignored))
     _show_problems(problems)
 
 
 def _grid(title: str, frame: pd.DataFrame) -> Table:
     grid = Table(title=title, title_justify="left")
     for column in frame.columns:
-        grid.add_column(column, justify="right" if is_numeric_dtype(frame[column]) else "left")
+        numeric = is_numeric_dtype(frame[column])
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in frame.itertuples(index=False):
         grid.add_row(*("" if pd.isna(cell) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     return grid
@@ -216,15 +186,16 @@ def _show_problems(problems: Problems) -> None:
     for line in lines[:_MOST_PROBLEMS]:
         _say(line)
     if len(lines) > _MOST_PROBLEMS:
-        out.print(f"and {len(lines) - _MOST_PROBLEMS:,} more lines")
+        _say(f"and {len(lines) - _MOST_PROBLEMS:,} more lines")
 
 
 def _list(names: Sequence[str], count: int) -> None:
     """Shows the first of so many names."""
-    for name in names[:_MOST_NAMES]:
+    shown = names[:_MOST_NAMES]
+    for name in shown:
         _say(f"  {name}")
-    if count > len(names[:_MOST_NAMES]):
-        _say(f"  and {count - len(names[:_MOST_NAMES]):,} more")
+    if count > len(shown):
+        _say(f"  and {count - len(shown):,} more")
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the test collections share: reading bundled files, and documents that are looked up by number."""
+"""What the test collections share: reading bundled files, and documents that are looked up by docno."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.text import language_code
+from pyterrier_mart.text import language_of
 
 #: How many documents of a store are looked up at a time.
 _BATCH = 1000
@@ -36,11 +37,8 @@ def choose_language(code: str, languages: Sequence[str]) -> str:
     Raises:
         ValueError: If ``code`` is none of them.
     """
-    try:
-        language = language_code(code)
-    except ValueError:
-        language = code
-    if language not in languages:
+    language = language_of(code)
+    if language is None or language not in languages:
         raise ValueError(f"The language {code!r} is not available; there are {', '.join(languages)}.")
     return language
 
@@ -54,7 +52,8 @@ class MartDataset(pt.datasets.Dataset):
     Attributes:
         name: Name of the dataset within the ``mart:`` provider.
         languages: ISO 639-1 codes of the topics and of the documents.
-        document_fields: What is known of each document besides its number.
+        document_fields: What is known of each document besides its docno.
+        corpus_name: What the documents are called, whichever language the topics are in: one index serves all of them.
         licence: Licence of the data.
         citation: BibTeX of the papers to cite.
     """
@@ -63,13 +62,14 @@ class MartDataset(pt.datasets.Dataset):
     citation: ClassVar[str]
     _url: ClassVar[str]
 
-    def __init__(self, name: str, languages: tuple[str, str], document_fields: tuple[str, ...]):
+    def __init__(self, name: str, languages: tuple[str, str], document_fields: tuple[str, ...], corpus_name: str = ""):
         self.name = name
+        self.corpus_name = corpus_name or f"mart:{name}"
         self.languages = languages
         self.document_fields = document_fields
 
     def documents(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns the fields of every document by document number, in corpus order."""
+        """Returns the fields of every document by docno, in corpus order."""
         raise NotImplementedError
 
     def get_corpus_iter(self, *, verbose: bool = True) -> pt.utils.GeneratorLen:
@@ -81,8 +81,8 @@ class MartDataset(pt.datasets.Dataset):
         documents = self.documents()
 
         def rows() -> Iterator[dict[str, str]]:
-            items = documents.items()
-            for docno, fields in pt.tqdm(items, desc=f"{self.name} documents", unit="d") if verbose else items:
+            desc = f"{self.name} documents"
+            for docno, fields in pt.tqdm(documents.items(), desc=desc, unit="d", disable=not verbose):
                 yield {"docno": docno, **fields}
 
         return pt.utils.GeneratorLen(rows(), len(documents))
@@ -134,8 +134,8 @@ class MartDataset(pt.datasets.Dataset):
 class TextLoader(pt.Transformer):
     """Adds fields of the documents of a ``mart:`` dataset, found by ``docno``.
 
-    Columns that already have the name of a loaded field are replaced. A document number that is not in the dataset is
-    an error, because a re-ranker would otherwise score an empty text.
+    Columns that already have the name of a loaded field are replaced. A docno that is not in the dataset is an error,
+    because a re-ranker would otherwise score an empty text.
 
     Example::
 
@@ -176,36 +176,31 @@ class TextLoader(pt.Transformer):
             A new frame with the same rows and the fields as last columns.
 
         Raises:
-            ValueError: If a document number is not in the dataset.
+            ValueError: If a docno is not in the dataset.
         """
         pt.validate.columns(inp, includes=["docno"], context=self)
         docnos = inp["docno"].tolist()
-        documents = self._look_up(docnos) if docnos else {}
-        found = []
+        documents = self.look_up(docnos) if docnos else {}
         for docno in docnos:
             if docno not in documents:
                 raise ValueError(f"{self.dataset!r} has no document {docno!r}.")
-            found.append(documents[docno])
+        # An explicit dtype gives an empty frame the same columns as any other.
         columns = {
-            # An explicit dtype gives an empty frame the same columns as any other.
-            field: pd.Series([document[field] for document in found], index=inp.index, dtype="str")
+            field: pd.Series([documents[docno][field] for docno in docnos], index=inp.index, dtype="str")
             for field in self.fields
         }
         return inp.drop(columns=list(self.fields), errors="ignore").assign(**columns)
 
-    def _look_up(self, docnos: Sequence[Any]) -> Mapping[Any, Mapping[str, str]]:
-        """Returns those of the documents that exist."""
+    def look_up(self, docnos: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Returns the documents, of those that exist at least these."""
         documents = self.dataset.documents()
+        if not isinstance(documents, DocumentStore):
+            return documents
+        found: dict[str, Mapping[str, str]] = {}
         distinct = list(dict.fromkeys(docnos))
-        with pt.tqdm(total=len(distinct), desc="Text Loader", unit="d", disable=not self.verbose) as bar:
-            if not hasattr(documents, "get_many"):
-                bar.update(len(distinct))
-                return documents
-            found: dict[str, Mapping[str, str]] = {}
-            for start in range(0, len(distinct), _BATCH):
-                batch = distinct[start : start + _BATCH]
-                found |= documents.get_many([docno for docno in batch if isinstance(docno, str)])
-                bar.update(len(batch))
+        batches = range(0, len(distinct), _BATCH)
+        for start in pt.tqdm(batches, desc="Text Loader", unit_scale=_BATCH, disable=not self.verbose):
+            found |= documents.get_many(distinct[start : start + _BATCH])
         return found
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:

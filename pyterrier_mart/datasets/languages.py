@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pyterrier as pt
 
-from pyterrier_mart.text import LANGUAGES, language_code
+from pyterrier_mart.text import LANGUAGES, language_of
 
 __all__ = ["Languages", "languages_of"]
 
@@ -35,7 +35,7 @@ _OTHER_CODES = {"dt": "nl", "simple": "en"}
 
 _CLIRMATRIX = re.compile(r"clirmatrix/(\w+)(?:/(?:multi8|bi139-base|bi139-full)/(\w+)/\w+)?")
 _TRANSLATED_FIELD = re.compile(r"(?:([a-z]{2})_)?[hm]t_")
-_FIELD_ENDING = re.compile(r"_([a-z]{2})\d?")
+_FIELD_ENDING = re.compile(r"_([a-z]{2})\d?$")
 
 
 def languages_of(dataset: Any, topics: str | None = None) -> Languages:
@@ -62,29 +62,35 @@ def languages_of(dataset: Any, topics: str | None = None) -> Languages:
     Raises:
         ValueError: If there is no such dataset, or one of the languages is not known.
     """
-    name, found = _resolve(dataset)
+    name, found = resolve(dataset)
     if found is None:
-        return _of_irds(name, topics)
-    document, query = found.get_corpus_lang(), found.get_topics_lang()
-    if name.startswith("mart:") and topics is not None:
-        query = _of_variant(topics, document) or query
-    return _checked(name, query, document)
+        query, document = irds_languages(name, topics)
+        name = f"irds:{name}"
+    else:
+        query, document = found.get_topics_lang(), found.get_corpus_lang()
+        if name.startswith("mart:"):
+            for part in (topics or "").split("/"):
+                query = document if part == "native" else part if language_of(part) in LANGUAGES else query
+    codes = {"topics": language_of(query), "documents": language_of(document)}
+    if missing := " and ".join(side for side, code in codes.items() if code is None):
+        known = "".join(f"; its {side} are in {code!r}" for side, code in codes.items() if code)
+        raise ValueError(f"the language of the {missing} of {name} is not known (none, or several){known}")
+    return Languages(*(_OTHER_CODES.get(code, code) for code in codes.values() if code))
 
 
-def _resolve(dataset: Any) -> tuple[str, Any]:
+def resolve(dataset: Any) -> tuple[str, Any]:
     """Returns a dataset's name and, unless ir_datasets has it under this name, the dataset."""
     if not isinstance(dataset, str):
-        irds_id = getattr(dataset, "_irds_id", None)
-        if irds_id is None and hasattr(dataset, "dataset_id"):
-            irds_id = dataset.dataset_id()
-        if irds_id is not None:
-            return irds_id, None
-        if hasattr(dataset, "get_corpus_lang") and hasattr(dataset, "get_topics_lang"):
-            return f"mart:{dataset.name}" if hasattr(dataset, "languages") else repr(dataset), dataset
-        raise ValueError(f"expected a dataset or the name of one, found {dataset!r}")
+        if hasattr(dataset, "_irds_id"):
+            return dataset._irds_id, None
+        if hasattr(dataset, "dataset_id"):
+            return dataset.dataset_id(), None
+        if not hasattr(dataset, "get_corpus_lang"):
+            raise ValueError(f"dataset must be a dataset or the name of one, not {dataset!r}")
+        return f"mart:{dataset.name}" if hasattr(dataset, "languages") else repr(dataset), dataset
     if dataset.startswith("irds:"):
         return dataset.removeprefix("irds:"), None
-    if ":" not in dataset and _is_irds(dataset):
+    if ":" not in dataset and is_irds(dataset):
         return dataset, None
     from pyterrier_mart.datasets import MartDatasetProvider
 
@@ -96,77 +102,41 @@ def _resolve(dataset: Any) -> tuple[str, Any]:
         raise ValueError(f"cannot tell languages: {err.args[0] if err.args else err}") from err
 
 
-def _is_irds(irds_id: str) -> bool:
+def is_irds(irds_id: str) -> bool:
+    """Returns whether ir_datasets has a dataset, without loading it: some names alone make it download an index."""
     import ir_datasets
 
-    # Not ir_datasets.load: some names alone make it download an index of files.
     return irds_id in set(ir_datasets.registry) or _CLIRMATRIX.fullmatch(irds_id) is not None
 
 
-def _of_irds(irds_id: str, topics: str | None) -> Languages:
+def irds_languages(irds_id: str, topics: str | None) -> tuple[str | None, str | None]:
+    """Returns the languages of topics and documents that ir_datasets tells, as its codes."""
     import ir_datasets
 
-    name = f"irds:{irds_id}"
     if match := _CLIRMATRIX.fullmatch(irds_id):
-        return _checked(name, match[2], match[1])
-    if not _is_irds(irds_id):
+        return match[2], match[1]
+    if not is_irds(irds_id):
         close = difflib.get_close_matches(irds_id, list(ir_datasets.registry))
         raise ValueError(f"ir_datasets has no {irds_id!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
     dataset = ir_datasets.load(irds_id)
     document = dataset.docs_lang() if dataset.has_docs() else None
-    collection = irds_id.partition("/")[0]
     query = dataset.queries_lang() if dataset.has_queries() else None
+    fields = dataset.queries_cls()._fields[1:] if dataset.has_queries() else ()
+    collection = irds_id.partition("/")[0]
     if query is None:
         query = "en" if collection in _ENGLISH_TOPICS else document if collection in _SAME_TOPICS else None
     if topics is not None:
-        fields = dataset.queries_cls()._fields[1:] if dataset.has_queries() else ()
         if topics not in fields:
-            raise ValueError(f"{name} has no topics {topics!r}; there are {', '.join(fields) or 'none'}")
-        query = _of_field(topics, document) or query
-    elif query is None and dataset.has_queries():
-        written = [field for field in dataset.queries_cls()._fields[1:] if _of_field(field, document)]
-        if written:
-            raise ValueError(f"{name} has topics in several languages: say which, as topics={written[0]!r}")
-    return _checked(name, query, document)
+            raise ValueError(f"irds:{irds_id} has no topics {topics!r}; there are {', '.join(fields) or 'none'}")
+        query = field_language(topics, document) or query
+    elif query is None and (written := [field for field in fields if field_language(field, document)]):
+        raise ValueError(f"irds:{irds_id} has topics in several languages: say which, as topics={written[0]!r}")
+    return query, document
 
 
-def _of_field(field: str, document: str | None) -> str | None:
+def field_language(field: str, document: str | None) -> str | None:
+    """Returns the language that the name of a topic field tells, as in ``ht_title`` or ``title_zh``."""
     if match := _TRANSLATED_FIELD.match(field):
         return match[1] or document
     match = _FIELD_ENDING.search(field)
-    return match[1] if match and match.end() == len(field) and match[1] in LANGUAGES else None
-
-
-def _of_variant(variant: str, document: str | None) -> str | None:
-    for part in variant.split("/"):
-        if part == "native":
-            return document
-        try:
-            return language_code(part)
-        except ValueError:
-            continue
-    return None
-
-
-def _checked(name: str, query: str | None, document: str | None) -> Languages:
-    if query is None or document is None:
-        _unknown(name, query, document)
-    return Languages(_code(query), _code(document))
-
-
-def _code(code: str) -> str:
-    code = _OTHER_CODES.get(code, code)
-    try:
-        return language_code(code)
-    except ValueError:  # a language that no Analyzer supports has a code too
-        return code
-
-
-def _unknown(name: str, query: str | None, document: str | None) -> NoReturn:
-    sides = {"topics": query, "documents": document}
-    missing = " and ".join(side for side, code in sides.items() if code is None)
-    known = ", ".join(f"its {side} are in {_code(code)!r}" for side, code in sides.items() if code is not None)
-    raise ValueError(
-        f"the language of the {missing} of {name} is not known (there may be none, or several)"
-        + (f"; {known}" if known else "")
-    )
+    return match[1] if match and match[1] in LANGUAGES else None

@@ -19,6 +19,7 @@ __all__ = ["CACHE_VARIABLE", "home", "remember", "stores"]
 
 #: Environment variable with the folder for stores. By default they are in PyTerrier's home.
 CACHE_VARIABLE = "PYTERRIER_MART_CACHE"
+_FILE = "pyterrier_mart/homes.json"  # by PyTerrier's home
 
 
 def home(name: str, variable: str) -> Path:
@@ -30,21 +31,17 @@ def home(name: str, variable: str) -> Path:
 
     Raises:
         FileNotFoundError: If no folder was named, or it is not there.
-        NotADirectoryError: If it is not a folder.
         ValueError: If the file of remembered folders is damaged.
     """
     remedy = f"run 'pyterrier-mart {name} setup DIR', or set {variable} to the folder"
-    if given := os.environ.get(variable, "").strip():
-        path, origin = Path(given).expanduser(), f"{variable} is {given}"
-    else:
-        remembered = _remembered().get(name)
-        if remembered is None:
-            raise FileNotFoundError(f"the folder of the {name.upper()} collection is not known: {remedy}")
-        path, origin = Path(remembered), f"the {name.upper()} collection was set up in {remembered}"
-    if not path.exists():
-        raise FileNotFoundError(f"{origin}, which is not there: {remedy}")
+    given = os.environ.get(variable, "").strip()
+    folder = given or remembered().get(name)
+    if folder is None:
+        raise FileNotFoundError(f"the folder of the {name.upper()} collection is not known: {remedy}")
+    path = Path(folder).expanduser()
     if not path.is_dir():
-        raise NotADirectoryError(f"{origin}, which is not a folder: {remedy}")
+        origin = variable if given else f"the folder of the {name.upper()} collection"
+        raise FileNotFoundError(f"{origin} is {folder}, where there is no folder: {remedy}")
     return path.resolve()
 
 
@@ -65,9 +62,9 @@ def remember(name: str, path: str | os.PathLike[str]) -> Path:
     folder = Path(path).expanduser().resolve()
     if not folder.is_dir():
         raise NotADirectoryError(f"{path} is not a folder")
-    known = _remembered()
+    known = remembered()
     if known.get(name) != str(folder):
-        with atomic_file(_file()) as tmp:
+        with atomic_file(Path(pt.io.pyterrier_home()) / _FILE) as tmp:
             # In ASCII, for a name that is not UTF-8 has halves of surrogate pairs.
             tmp.write_text(json.dumps({**known, name: str(folder)}, indent=1), encoding="ascii")
     return folder
@@ -81,24 +78,22 @@ def stores(name: str, folder: Path | None = None) -> Path:
         folder: Where the collection lies. Two folders, say of two releases, are told apart by their paths. ``None``:
             the folder for those of all.
     """
-    if given := os.environ.get(CACHE_VARIABLE, "").strip():
-        found = Path(given).expanduser().resolve() / name
-    else:
-        found = Path(pt.io.pyterrier_home()) / "pyterrier_mart" / name
+    given = os.environ.get(CACHE_VARIABLE, "").strip()
+    found = Path(given or Path(pt.io.pyterrier_home()) / "pyterrier_mart").expanduser().resolve() / name
     return found if folder is None else found / hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
 
 
-def _file() -> Path:
-    return Path(pt.io.pyterrier_home()) / "pyterrier_mart" / "homes.json"
+def remembered() -> dict[str, str]:
+    """Returns the folders that were kept, by collection.
 
-
-def _remembered() -> dict[str, str]:
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    file = Path(pt.io.pyterrier_home()) / _FILE
     try:
-        known = json.loads(_file().read_text(encoding="utf-8"))
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return {name: str(Path(folder)) for name, folder in known.items()}
     except FileNotFoundError:
         return {}
-    except ValueError:
-        known = None
-    if not isinstance(known, dict) or not all(isinstance(path, str) for path in known.values()):
-        raise ValueError(f"{_file()} is damaged: it should hold a JSON object of folders; delete it and set up again")
-    return known
+    except (ValueError, TypeError, AttributeError) as err:
+        raise ValueError(f"{file} is damaged ({err}): delete it and set up again") from err

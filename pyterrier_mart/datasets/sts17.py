@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 import pandas as pd
 
-from pyterrier_mart.datasets.base import MartDataset, choose_language, read_data
+from pyterrier_mart.datasets.base import MartDataset, read_data
+from pyterrier_mart.text import language_of
 
 
-class _Track(NamedTuple):
+class Track(NamedTuple):
+    """A track of the benchmark.
+
+    Attributes:
+        file: What its file is called.
+        languages: The languages of the sentences of a pair.
+        swapped: Whether the file has the second language first, as most published files with English do.
+    """
+
     file: str
     languages: tuple[str, str]
     swapped: bool = False
-    """Whether the file has the second language first, as most published files with English do."""
 
 
-TRACKS: Mapping[str, _Track] = MappingProxyType(
+TRACKS: Mapping[str, Track] = MappingProxyType(
     {
-        "ar-ar": _Track("track1.ar-ar", ("ar", "ar")),
-        "ar-en": _Track("track2.ar-en", ("ar", "en"), swapped=True),
-        "es-es": _Track("track3.es-es", ("es", "es")),
-        "es-en": _Track("track4a.es-en", ("es", "en")),
-        "en-en": _Track("track5.en-en", ("en", "en")),
-        "tr-en": _Track("track6.tr-en", ("tr", "en"), swapped=True),
-        "es-en-wmt": _Track("track4b.es-en", ("es", "en"), swapped=True),
+        "ar-ar": Track("track1.ar-ar", ("ar", "ar")),
+        "ar-en": Track("track2.ar-en", ("ar", "en"), swapped=True),
+        "es-es": Track("track3.es-es", ("es", "es")),
+        "es-en": Track("track4a.es-en", ("es", "en")),
+        "en-en": Track("track5.en-en", ("en", "en")),
+        "tr-en": Track("track6.tr-en", ("tr", "en"), swapped=True),
+        "es-en-wmt": Track("track4b.es-en", ("es", "en"), swapped=True),
     }
 )
-LANGUAGES = tuple(sorted({language for track in TRACKS.values() for language in track.languages}))
-
-
-@cache
-def _pairs(track: str) -> tuple[tuple[str, str, str, float], ...]:
-    file, _, swapped = TRACKS[track]
-    pairs = []
-    for i, line in enumerate(read_data(f"sts17/{file}.tsv.gz").rstrip("\n").split("\n")):
-        first, second, score = line.split("\t")
-        if swapped:
-            first, second = second, first
-        pairs.append((f"{track}-{i:03d}", first, second, float(score)))
-    return tuple(pairs)
 
 
 class STS17(MartDataset):
@@ -90,18 +84,11 @@ class STS17(MartDataset):
         Raises:
             ValueError: If there is no such track.
         """
-        canonical = "-".join(self._canonical(part) for part in track.split("-"))
+        canonical = "-".join(filter(None, map(language_of, track.split("-"))))
         if canonical not in TRACKS:
             raise ValueError(f"STS17 has no pair {track!r}; its pairs are {', '.join(TRACKS)}.")
         super().__init__(f"sts17/{canonical}", TRACKS[canonical].languages, ("text",))
         self.track = canonical
-
-    @staticmethod
-    def _canonical(part: str) -> str:
-        try:
-            return choose_language(part, LANGUAGES)
-        except ValueError:
-            return part
 
     @classmethod
     def from_name(cls, name: str) -> STS17:
@@ -122,35 +109,34 @@ class STS17(MartDataset):
 
         ``sentence1`` is in the first of :attr:`languages`, whatever the order of the published file.
         """
-        return pd.DataFrame(_pairs(self.track), columns=["pair_id", "sentence1", "sentence2", "score"])
+        file, _, swapped = TRACKS[self.track]
+        rows = [line.split("\t") for line in read_data(f"sts17/{file}.tsv.gz").rstrip("\n").split("\n")]
+        columns = ["sentence2", "sentence1", "score"] if swapped else ["sentence1", "sentence2", "score"]
+        pairs = pd.DataFrame(rows, columns=columns).astype({"score": "float64"})
+        return pairs.assign(pair_id=[f"{self.track}-{i:03d}" for i in range(len(pairs))])[
+            ["pair_id", "sentence1", "sentence2", "score"]
+        ]
 
     def documents(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns the second sentence of every pair by document number."""
-        return {pair: {"text": second} for pair, _, second, _ in _pairs(self.track)}
+        """Returns the second sentence of every pair by docno."""
+        pairs = self.pairs()
+        return {docno: {"text": text} for docno, text in zip(pairs["pair_id"], pairs["sentence2"], strict=True)}
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the first sentences, as ``qid`` and ``query``."""
-        self._check(variant)
-        return self._columns(qid="pair_id", query="sentence1")
+        return self.get_results(variant)[["qid", "query"]]
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the gold scores, as ``qid``, ``docno`` and ``label``, a float."""
-        self._check(variant)
-        return self._columns(qid="pair_id", docno="pair_id", label="score")
+        return self.get_results(variant)[["qid", "docno"]].assign(label=self.pairs()["score"])
 
     def get_results(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the pairs as candidates for a re-ranker: ``qid, query, docno, text, score, rank``, not scored yet."""
-        self._check(variant)
-        candidates = self._columns(qid="pair_id", query="sentence1", docno="pair_id", text="sentence2")
-        return candidates.assign(score=0.0, rank=0)
-
-    def _columns(self, **columns: str) -> pd.DataFrame:
-        pairs = self.pairs()
-        return pd.DataFrame({name: pairs[source] for name, source in columns.items()})
-
-    def _check(self, variant: str | None) -> None:
         if variant is not None:
             raise ValueError(f"{self!r} has no variants, but {variant!r} was asked for.")
+        pairs = self.pairs().rename(columns={"pair_id": "qid", "sentence1": "query", "sentence2": "text"})
+        pairs = pairs.assign(docno=pairs["qid"], score=0.0, rank=0)
+        return pairs[["qid", "query", "docno", "text", "score", "rank"]]
 
     def _describe_component(self, component: str) -> bool | list[str] | None:
         return True if component == "results" else super()._describe_component(component)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.datasets.base import MartDataset
 from pyterrier_mart.links import HELP_URL
-
-if TYPE_CHECKING:
-    from pyterrier_mart.datasets.base import MartDataset
 
 __all__ = ["HumanTranslation"]
 
@@ -30,22 +25,15 @@ class HumanTranslation(pt.Transformer):
 
     schematic = {"label": "Human Translation", "help_url": HELP_URL}
 
-    def __init__(self, dataset: MartDataset, variant: str, *, topic: str | None = None):
+    def __init__(self, dataset: MartDataset, variant: str):
         """Creates the transformer.
 
         Args:
             dataset: Where the topics come from.
             variant: The variant of its topics to ask in place of the queries, with the same qids.
-            topic: What a ``qid`` should stand for, in the message about one that is unknown.
         """
         self.dataset = dataset
         self.variant = variant
-        self._topic = topic or f"a topic of {dataset!r} that exists in {variant!r}"
-
-    @cached_property
-    def _queries(self) -> dict[str, str]:
-        topics = self.dataset.get_topics(self.variant)
-        return dict(zip(topics["qid"], topics["query"], strict=True))
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Replaces the queries.
@@ -60,18 +48,12 @@ class HumanTranslation(pt.Transformer):
             ValueError: If a ``qid`` is not the one of a topic.
         """
         pt.validate.query_frame(inp, ["query"], context=self)
-        known = self._queries if len(inp) else {}
-        queries = []
-        for qid in inp["qid"]:
-            query = known.get(qid) if isinstance(qid, str) else None
-            if query is None:
-                raise ValueError(f"{qid!r} is not the qid of {self._topic}.")
-            queries.append(query)
+        topics = self.dataset.get_topics(self.variant) if len(inp) else pd.DataFrame({"qid": [], "query": []})
+        known = dict(zip(topics["qid"], topics["query"], strict=True))
+        if unknown := [qid for qid in inp["qid"] if qid not in known]:
+            raise ValueError(f"{unknown[0]!r} is not the qid of a topic of {self.dataset!r} in {self.variant!r}.")
         out = pt.model.push_queries(inp.drop(columns=["query_toks", "query_vec"], errors="ignore"))
-        return out.assign(query=pd.Series(queries, index=out.index, dtype="str"))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_queries"}
+        return out.assign(query=pd.Series([known[qid] for qid in inp["qid"]], index=out.index, dtype="str"))
 
     def _key(self) -> tuple[object, ...]:
         return self.dataset, self.variant

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 
 import pandas as pd
 
-from pyterrier_mart.datasets import translations
 from pyterrier_mart.datasets.base import MartDataset, choose_language, read_data
+from pyterrier_mart.datasets.translations import HumanTranslation
 
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 
@@ -111,67 +110,51 @@ def load(language: str) -> Collection:
     Raises:
         ValueError: If XQuAD-R does not have the language.
     """
-    return _load(choose_language(language, LANGUAGES))
+    return read_collection(choose_language(language, LANGUAGES))
 
 
 @cache
-def _load(language: str) -> Collection:
+def read_collection(language: str) -> Collection:
+    """Returns XQuAD-R in one language, by its ISO 639-1 code."""
     articles: list[Article] = []
     paragraphs: list[Paragraph] = []
     questions: list[Question] = []
     for article, entry in enumerate(json.loads(read_data(f"xquad_r/{language}.json.gz"))["data"]):
         first = len(paragraphs)
         for source in entry["paragraphs"]:
-            paragraph = Paragraph(
-                index=len(paragraphs),
-                article=article,
-                title=entry["title"],
-                context=source["context"],
-                sentences=tuple(sentence.strip() for sentence in source["sentences"]),
-                breaks=tuple((start, end) for start, end in source["sentence_breaks"]),
-            )
-            paragraphs.append(paragraph)
-            questions.extend(_question(paragraph, qa["id"], qa["question"], **qa["answers"][0]) for qa in source["qas"])
+            index = len(paragraphs)
+            sentences = tuple(sentence.strip() for sentence in source["sentences"])
+            breaks = tuple((start, end) for start, end in source["sentence_breaks"])
+            paragraphs.append(Paragraph(index, article, entry["title"], source["context"], sentences, breaks))
+            for qa in source["qas"]:
+                answer = qa["answers"][0]
+                # Some answers cross a break: where they begin decides, in exactly one sentence.
+                (place,) = (i for i, (start, end) in enumerate(breaks) if start <= answer["answer_start"] < end)
+                questions.append(Question(qa["id"], article, index, place, qa["question"], answer["text"]))
         articles.append(Article(article, entry["title"], tuple(paragraphs[first:])))
     return Collection(language, tuple(articles), tuple(paragraphs), tuple(questions))
 
 
-def _question(paragraph: Paragraph, id: str, question: str, answer_start: int, text: str) -> Question:
-    # Some answers cross a break: where they begin decides, and exactly one sentence holds every answer's beginning.
-    (sentence,) = (i for i, (start, end) in enumerate(paragraph.breaks) if start <= answer_start < end)
-    return Question(id, paragraph.article, paragraph.index, sentence, question, text)
-
-
 @cache
-def _query_texts(language: str) -> Mapping[str, str]:
-    return MappingProxyType({question.id: question.text for question in load(language).questions})
-
-
-def _docno(language: str, paragraph: int, sentence: int | None = None) -> str:
-    return f"{language}-{paragraph:03d}" if sentence is None else f"{language}-{paragraph:03d}-{sentence:02d}"
-
-
-@cache
-def _documents(language: str, paragraphs: bool) -> Mapping[str, Mapping[str, str]]:
+def documents_of(language: str, paragraphs: bool) -> Mapping[str, Mapping[str, str]]:
+    """Returns the fields of the sentences or paragraphs in one language by docno."""
     documents = {}
     for paragraph in load(language).paragraphs:
+        docno = f"{language}-{paragraph.index:03d}"
         if paragraphs:
-            documents[_docno(language, paragraph.index)] = {"text": paragraph.context, "title": paragraph.title}
+            documents[docno] = {"text": paragraph.context, "title": paragraph.title}
         else:
+            fields = {"title": paragraph.title, "context": paragraph.context}
             for i, sentence in enumerate(paragraph.sentences):
-                documents[_docno(language, paragraph.index, i)] = {
-                    "text": sentence,
-                    "title": paragraph.title,
-                    "context": paragraph.context,
-                }
-    return MappingProxyType(documents)
+                documents[f"{docno}-{i:02d}"] = {"text": sentence, **fields}
+    return documents
 
 
 class XQuADR(MartDataset):
     """XQuAD-R as a test collection: questions in one language, sentences or paragraphs in another.
 
     Every question has one relevant document: the sentence in which its answer begins, or the paragraph. A question
-    keeps its ``qid`` in every variant, and parallel paragraphs have the same number in all languages. Sentences do not
+    keeps its ``qid`` in every variant; the docnos of parallel paragraphs differ by the language alone. Sentences do not
     correspond one to one, because each language was split by itself.
 
     Example::
@@ -228,15 +211,11 @@ class XQuADR(MartDataset):
         """
         questions = choose_language(question_language, LANGUAGES)
         documents = choose_language(document_language, LANGUAGES) if document_language is not None else questions
-        name = f"xquad-r/{questions}" + f"-{documents}" * (documents != questions) + "/paragraphs" * paragraphs
+        unit = "/paragraphs" * paragraphs
         fields = ("text", "title") if paragraphs else ("text", "title", "context")
-        super().__init__(name, (questions, documents), fields)
+        name = f"xquad-r/{questions}" + f"-{documents}" * (documents != questions) + unit
+        super().__init__(name, (questions, documents), fields, corpus_name=f"mart:xquad-r/{documents}{unit}")
         self.paragraphs = paragraphs
-
-    @property
-    def corpus_name(self) -> str:
-        """What the documents are called, whichever language the questions are in: one index serves all of them."""
-        return f"mart:xquad-r/{self.languages[1]}" + "/paragraphs" * self.paragraphs
 
     @classmethod
     def from_name(cls, name: str) -> XQuADR:
@@ -259,8 +238,8 @@ class XQuADR(MartDataset):
                 yield from (f"xquad-r/{questions}-{other}{unit}" for other in LANGUAGES if other != questions)
 
     def documents(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns the fields of every document by document number, in corpus order."""
-        return _documents(self.languages[1], self.paragraphs)
+        """Returns the fields of every document by docno, in corpus order."""
+        return documents_of(self.languages[1], self.paragraphs)
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the questions, as ``qid`` and ``query``.
@@ -272,16 +251,17 @@ class XQuADR(MartDataset):
         Raises:
             ValueError: If XQuAD-R does not have the language.
         """
-        texts = _query_texts(self.languages[0] if variant is None else choose_language(variant, LANGUAGES))
-        return pd.DataFrame({"qid": [self._qid(id) for id in texts], "query": list(texts.values())})
+        questions = load(self.languages[0] if variant is None else variant).questions
+        qids = [self._qid(question) for question in questions]
+        return pd.DataFrame({"qid": qids, "query": [question.text for question in questions]})
 
     def articles(self) -> pd.Series:
-        """Returns the number of the article that each question is about, by qid.
+        """Returns the position of the article that each question is about, by qid.
 
         Questions about one article share documents and words: keep them together when splitting into folds.
         """
         questions = load(self.languages[0]).questions
-        return pd.Series({self._qid(question.id): question.article for question in questions}, name="article")
+        return pd.Series({self._qid(question): question.article for question in questions}, name="article")
 
     def groups(self) -> pd.Series:
         """Returns :meth:`articles`: questions about one article stay together in cross-validation."""
@@ -299,50 +279,18 @@ class XQuADR(MartDataset):
         if variant is not None:
             choose_language(variant, LANGUAGES)
         language = self.languages[1]
-        questions = load(language).questions
-        return pd.DataFrame(
-            {
-                "qid": [self._qid(question.id) for question in questions],
-                "docno": [_docno(language, q.paragraph, None if self.paragraphs else q.sentence) for q in questions],
-                "label": 1,
-            }
-        )
+        rows = []
+        for question in load(language).questions:
+            sentence = "" if self.paragraphs else f"-{question.sentence:02d}"
+            rows.append((self._qid(question), f"{language}-{question.paragraph:03d}{sentence}", 1))
+        return pd.DataFrame(rows, columns=["qid", "docno", "label"])
 
     def human_translation(self) -> HumanTranslation:
         """Returns a transformer that asks each question in the language of the documents."""
-        return HumanTranslation(*self.languages)
+        return HumanTranslation(self, self.languages[1])
 
-    def _qid(self, question_id: str) -> str:
-        return f"{self.languages[0]}-{question_id}"
+    def _qid(self, question: Question) -> str:
+        return f"{self.languages[0]}-{question.id}"
 
     def _describe_component(self, component: str) -> bool | list[str] | None:
         return list(LANGUAGES) if component == "topics" else super()._describe_component(component)
-
-
-class HumanTranslation(translations.HumanTranslation):
-    """Replaces XQuAD-R questions by the same questions in another language, as humans translated them.
-
-    Questions are found by ``qid``, and what was asked before moves to ``query_0``.
-
-    Example::
-
-        data = pt.get_dataset('mart:xquad-r/de-en')
-        pipeline = data.human_translation() >> bm25
-    """
-
-    def __init__(self, source: str, target: str):
-        """Creates the transformer.
-
-        Args:
-            source: Code of the language of the topics, which their qids begin with.
-            target: Code of the language to ask in.
-
-        Raises:
-            ValueError: If XQuAD-R does not have a language.
-        """
-        dataset = XQuADR(source, target)
-        self.source, self.target = dataset.languages
-        super().__init__(dataset, self.target, topic=f"an XQuAD-R question in {self.source!r}")
-
-    def __repr__(self) -> str:
-        return f"HumanTranslation({self.source!r}, {self.target!r})"

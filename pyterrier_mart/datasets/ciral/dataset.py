@@ -10,7 +10,9 @@ import pandas as pd
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.ciral.passages import FIELDS, open_store
 from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, SPLITS, TESTS, judgments, queries
+from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.datasets.translations import HumanTranslation
+from pyterrier_mart.text import language_of
 
 __all__ = ["CIRAL"]
 
@@ -30,7 +32,7 @@ class CIRAL(MartDataset):
 
         data = pt.get_dataset('mart:ciral/so')
         data.get_topics('test-b')                            # English
-        data.get_topics('test-b/native')                     # the same numbers, asked in Somali
+        data.get_topics('test-b/native')                     # the same qids, asked in Somali
         data.get_qrels('test-a-pools')                       # test-a, judged more deeply
 
     .. cite:: ciral
@@ -65,12 +67,7 @@ class CIRAL(MartDataset):
         """
         code = choose_language(language, list(LANGUAGES))
         super().__init__(f"ciral/{code}", ("en", code), FIELDS)
-        self._store: Any = None
-
-    @property
-    def corpus_name(self) -> str:
-        """What the documents are called."""
-        return f"mart:{self.name}"
+        self._store: DocumentStore | None = None
 
     @classmethod
     def from_name(cls, name: str) -> CIRAL:
@@ -79,10 +76,9 @@ class CIRAL(MartDataset):
         Raises:
             ValueError: If there is no such dataset.
         """
-        collection, _, language = name.partition("/")
-        if collection != "ciral" or not language or "/" in language:
+        if name.count("/") != 1:
             raise ValueError(cls.naming)
-        return cls(language)
+        return cls(name.partition("/")[2])
 
     @staticmethod
     def list_names() -> Iterator[str]:
@@ -90,7 +86,7 @@ class CIRAL(MartDataset):
         return (f"ciral/{code}" for code in LANGUAGES)
 
     def documents(self) -> Mapping[str, Mapping[str, str]]:
-        """Returns the fields of every passage by document number, in the order of the files.
+        """Returns the fields of every passage by docno, in the order of the files.
 
         The first call builds a store of the passages, which takes some minutes.
 
@@ -130,8 +126,7 @@ class CIRAL(MartDataset):
         """
         split, _ = self._variant(variant)
         names = TESTS if split is None else (split,)
-        frames = [judgments(self.languages[1], name) for name in names]
-        return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+        return pd.concat([judgments(self.languages[1], name) for name in names], ignore_index=True)
 
     def human_translation(self) -> HumanTranslation:
         """Returns a transformer that asks each topic as a speaker of the passages' language wrote it."""
@@ -146,10 +141,8 @@ class CIRAL(MartDataset):
         split, _, native = variant.partition("/")
         if split in JUDGMENTS and native in ("", _NATIVE):
             return split, bool(native)
-        try:
-            return SPLITS[0], choose_language(variant, self.languages) == self.languages[1]
-        except ValueError:
-            pass
+        if (language := language_of(variant)) in self.languages:
+            return SPLITS[0], language == self.languages[1]
         raise ValueError(
             f"{self!r} has no variant {variant!r}; there are {', '.join(JUDGMENTS)}, each also with /{_NATIVE} after "
             f"it, {_NATIVE}, {' and '.join(self.languages)}."

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
-from pyterrier_mart.datasets.ciral.passages import Scan, open_store, scan, store_path
+from pyterrier_mart.datasets.ciral.passages import Scan, open_store, store_path
 from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, judgments, queries, query_pairs
-
-if TYPE_CHECKING:
-    from pyterrier_mart.problems import Problems
+from pyterrier_mart.problems import Problems
 
 __all__ = ["check", "judged", "topics"]
 
@@ -52,30 +47,27 @@ def judged(language: str) -> list[str]:
     return list(dict.fromkeys(docno for frame in frames for docno in frame))
 
 
-def check(
-    folder: Path | Scan, *, build: bool = True, problems: Problems | None = None, verbose: bool = False
-) -> pd.DataFrame:
+def check(found: Scan, problems: Problems, *, build: bool = True, verbose: bool = False) -> pd.DataFrame:
     """Returns what a folder holds of each language, and how many of the judged passages are missing there.
 
     Args:
-        folder: The folder with passages, or what :func:`~pyterrier_mart.datasets.ciral.scan` found in it.
-        build: Whether to build the stores of passages that have not been built. An interrupted build goes on.
+        found: What :func:`~pyterrier_mart.datasets.ciral.scan` found in the folder.
         problems: Collects what is wrong in the files.
+        build: Whether to build the stores of passages that have not been built.
         verbose: Whether to show progress.
 
     Returns:
         A row per language with ``language``, ``files``, ``passages``, ``judged`` and ``judged, missing``; NA where no
         store has been built.
     """
-    found = folder if isinstance(folder, Scan) else scan(folder)
     rows = []
     for code in LANGUAGES:
         passages = missing = None
         wanted = judged(code)
         if code in found.files and (build or store_path(found.folder, code).exists()):
-            store = open_store(code, found, problems=problems, verbose=verbose)
+            store = open_store(code, found, verbose=verbose)
             passages, missing = len(store), len(wanted) - len(store.get_many(wanted))
-        files = len(found.files.get(code, ()))
-        rows.append((code, files, passages, len(wanted), missing))
+            problems.update(store.problems)
+        rows.append((code, len(found.files.get(code, ())), passages, len(wanted), missing))
     frame = pd.DataFrame(rows, columns=["language", "files", "passages", "judged", "judged, missing"])
     return frame.astype({"passages": "Int64", "judged, missing": "Int64"})

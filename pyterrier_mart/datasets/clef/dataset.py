@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from pyterrier_mart.archives import members, plain_name
 from pyterrier_mart.datasets.base import MartDataset, choose_language
-from pyterrier_mart.datasets.clef import summary
-from pyterrier_mart.datasets.clef.catalogue import Catalogue, below, scan
-from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
-from pyterrier_mart.datasets.clef.documents import read_documents
+from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
+from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.settings import (
     DOCUMENT_LANGUAGES,
+    PAPER_TOPICS,
     QUERY_LANGUAGES,
     collections_of,
     topic_languages,
-)  # fmt: skip
+)
+from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, documents_found
 from pyterrier_mart.datasets.clef.topics import Topic
 from pyterrier_mart.datasets.paths import home as home_of
-from pyterrier_mart.datasets.store import DocumentStore, StoreUnion, build_store
+from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.datasets.translations import HumanTranslation
-from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES, language_code
 
-__all__ = ["CLEF", "HOME_VARIABLE", "build"]
+__all__ = ["CLEF", "HOME_VARIABLE"]
 
 #: Environment variable with the folder of the collection.
 HOME_VARIABLE = "CLEF_HOME"
-_FIELDS = ("title", "description", "narrative")
+_TOPIC_FIELDS = ("title", "description", "narrative")
 _ALL = "all"
+_SHOWN = 10
 
 
 class CLEF(MartDataset):
@@ -114,20 +110,21 @@ class CLEF(MartDataset):
         document = query if document_language is None else language_code(document_language)
         document = choose_language(document, DOCUMENT_LANGUAGES)
         usual = collections_of(document)
-        self.collections = usual if collections is None else _checked(collections, document)
-        self.topic_fields = _checked_fields(topic_fields)
+        known = [key for key, collection in COLLECTIONS.items() if collection.language == document]
+        chosen = usual if collections is None else (collections,) if isinstance(collections, str) else collections
+        if not chosen or not set(chosen) <= set(known):
+            what = f"some of {', '.join(known)} ({LANGUAGES[document]})"
+            raise ValueError(f"collections must be {what}, not {', '.join(chosen)}")
+        self.collections = tuple(key for key in known if key in chosen)
+        self.topic_fields = (topic_fields,) if isinstance(topic_fields, str) else tuple(topic_fields)
+        if not self.topic_fields or not set(self.topic_fields) <= set(_TOPIC_FIELDS):
+            raise ValueError(f"topic_fields must be some of {', '.join(_TOPIC_FIELDS)}, not {self.topic_fields!r}")
         self._home = Path(home).expanduser() if home is not None else None
         self._catalogue: Catalogue | None = None
-        self._documents: StoreUnion | None = None
-        name = f"clef/{query}" + f"-{document}" * (document != query)
-        name += f"/{'+'.join(self.collections)}" * (self.collections != usual)
-        super().__init__(name, (query, document), ("text", "title"))
-
-    @property
-    def corpus_name(self) -> str:
-        """What the documents are called, whichever language the topics are in: one index serves all of them."""
-        usual = self.collections == collections_of(self.languages[1])
-        return f"mart:clef/{self.languages[1]}" + f"/{'+'.join(self.collections)}" * (not usual)
+        self._documents: DocumentStore | None = None
+        suffix = f"/{'+'.join(self.collections)}" * (self.collections != usual)
+        name = f"clef/{query}" + f"-{document}" * (document != query) + suffix
+        super().__init__(name, (query, document), FIELDS, corpus_name=f"mart:clef/{document}{suffix}")
 
     @classmethod
     def from_name(cls, name: str) -> CLEF:
@@ -186,20 +183,14 @@ class CLEF(MartDataset):
             FileNotFoundError: If the folder, or topics in a language, are not there.
             ValueError: If the variant is not one of those.
         """
-        wanted = self._variant(variant)
-        known = self._topics_in(wanted.language)
-        kept = {number: known[number] for number in self._numbers(everything=wanted.everything) if number in known}
-        if kept and not any(_query(topic, wanted.fields) for topic in kept.values()):
-            raise ValueError(
-                f"the topics in {LANGUAGES.get(wanted.language, wanted.language)} in {self.catalogue().home} have no "
-                f"{' and no '.join(wanted.fields)}"
-            )
-        return pd.DataFrame(
-            {
-                "qid": pd.Series(list(kept), dtype="str"),
-                "query": pd.Series([_query(topic, wanted.fields) for topic in kept.values()], dtype="str"),
-            }
-        )
+        language, fields, everything = self._variant(variant)
+        known = self._topics_in(language)
+        topics = [known[qid] for qid in self._qids(everything) if qid in known]
+        queries = [" ".join(text for field in fields if (text := getattr(topic, field))) for topic in topics]
+        if queries and not any(queries):
+            lacking = " and no ".join(fields)
+            raise ValueError(f"the topics in {name_of(language)} in {self.catalogue().home} have no {lacking}")
+        return pd.DataFrame({"qid": [topic.qid for topic in topics], "query": queries}, dtype="str")
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         """Returns the judgments of the topics and collections, as ``qid``, ``docno`` and ``label``.
@@ -213,9 +204,9 @@ class CLEF(MartDataset):
         """
         labels = self._some_judgments()
         rows = [
-            (number, docno, label)
-            for number in self._numbers(everything=self._variant(variant).everything)
-            for docno, label in labels.get(number, {}).items()
+            (qid, docno, label)
+            for qid in self._qids(self._variant(variant)[2])
+            for docno, label in labels.get(qid, {}).items()
         ]
         frame = pd.DataFrame(rows, columns=["qid", "docno", "label"])
         return frame.astype({"qid": "str", "docno": "str", "label": "int64"})
@@ -232,52 +223,47 @@ class CLEF(MartDataset):
 
     def human_translation(self) -> HumanTranslation:
         """Returns a transformer that asks each topic in the language of the documents."""
-        language = self.languages[1]
-        variant = f"{_ALL}/{language}/{'+'.join(self.topic_fields)}"
-        return HumanTranslation(self, variant, topic=f"a topic of {self!r} that exists in {LANGUAGES[language]}")
+        return HumanTranslation(self, f"{_ALL}/{self.languages[1]}/{'+'.join(self.topic_fields)}")
+
+    def judgments(self) -> Mapping[str, Mapping[str, int]]:
+        """Returns the labels of the collections' documents by qid and docno, of all topics."""
+        merged: dict[str, dict[str, int]] = {}
+        for key in self.collections:
+            for qid, labels in self.catalogue().labels(key).items():
+                merged.setdefault(qid, {}).update(labels)
+        return merged
 
     def _topics_in(self, language: str) -> Mapping[str, Topic]:
         topics = self.catalogue().topics
         if language not in topics:
             raise FileNotFoundError(
-                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}; "
-                f"there are topics in {', '.join(topics) or 'no language'}. "
-                f"Topics of your own are a file topics.{language}.tsv with a number, a tab and a title on each line"
+                f"there are no topics in {name_of(language)} in {self.catalogue().home}; there are topics in "
+                f"{', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
             )
         return topics[language]
-
-    def judgments(self) -> Mapping[str, Mapping[str, int]]:
-        """Returns the labels of the collections' documents by topic, of all topics."""
-        merged: dict[str, dict[str, int]] = {}
-        for key in self.collections:
-            for number, labels in self.catalogue().labels(key).items():
-                merged.setdefault(number, {}).update(labels)
-        return merged
 
     def _some_judgments(self) -> Mapping[str, Mapping[str, int]]:
         judgments = self.judgments()
         if not judgments:
             raise FileNotFoundError(
-                f"there are no judgments of {_listed(self.collections)} in {self.catalogue().home}; CLEF's qrels files "
-                "are part of the same packages, and can also be downloaded from DIRECT"
+                f"there are no judgments of {names_of(self.collections)} in {self.catalogue().home}; CLEF's qrels "
+                "files are part of the same packages, and can also be downloaded from DIRECT"
             )
         return judgments
 
-    def _numbers(self, *, everything: bool) -> list[str]:
-        """The numbers of the topics, in order."""
+    def _qids(self, everything: bool = False) -> list[str]:
         shared = set.intersection(*(set(self._topics_in(language)) for language in self.topic_languages()))
         if not everything:
-            shared &= {number for number, labels in self._some_judgments().items() if max(labels.values()) > 0}
+            shared &= {qid for qid, labels in self._some_judgments().items() if max(labels.values()) > 0}
         return sorted(shared, key=int)
 
-    def _variant(self, variant: str | None) -> _Variant:
+    def _variant(self, variant: str | None) -> tuple[str, tuple[str, ...], bool]:
+        """Returns the language, the fields, and whether topics without a relevant document are wanted too."""
         language, fields, everything = self.languages[0], self.topic_fields, False
-        if not isinstance(variant, str | None):
-            raise ValueError(f"variant={variant!r}: expected a string or None")
         for part in variant.split("/") if variant is not None else ():
             if part == _ALL:
                 everything = True
-            elif set(part.split("+")) <= set(_FIELDS):
+            elif set(part.split("+")) <= set(_TOPIC_FIELDS):
                 fields = tuple(part.split("+"))
             else:
                 try:
@@ -285,134 +271,104 @@ class CLEF(MartDataset):
                 except ValueError:
                     raise ValueError(
                         f"{self!r} has no variant {variant!r}: expected the code of a language, fields such as "
-                        f"title+description ({', '.join(_FIELDS)}), {_ALL!r}, or several of these with a / between"
+                        f"title+description ({', '.join(_TOPIC_FIELDS)}), {_ALL!r}, or several with a / between"
                     ) from None
-        return _Variant(language, fields, everything)
+        return language, fields, everything
 
     # ------------------------------------------------------------------------------------------------------ documents
 
-    def documents(self) -> StoreUnion:
-        """Returns the documents by number. They are put into stores at the first call, which can be interrupted.
+    def documents(self) -> DocumentStore:
+        """Returns the documents by docno. They are put into stores at the first call.
 
         Raises:
             FileNotFoundError: If a collection is not in the folder.
         """
         if self._documents is None:
             catalogue = self.catalogue()
-            missing = [key for key in self.collections if not catalogue.documents.get(key)]
-            if missing:
-                raise FileNotFoundError(_missing(missing, catalogue.home))
-            self._documents = StoreUnion([build(catalogue, key, verbose=True) for key in self.collections])
+            if missing := [key for key in self.collections if not catalogue.documents.get(key)]:
+                packages = dict.fromkeys(COLLECTIONS[key].package for key in missing)
+                raise FileNotFoundError(
+                    f"there are no documents of {names_of(missing)} in {catalogue.home}. These "
+                    f"{LANGUAGES[self.languages[1]]} texts are licensed by ELRA: {'; '.join(packages)}"
+                )
+            paths = [path for key in self.collections for path in build(catalogue, key, verbose=True).paths]
+            self._documents = DocumentStore(*paths)
         return self._documents
 
-    # ------------------------------------------------------------------------------------------------------- numbers
+    # ------------------------------------------------------------------------------------------- what is there of CLEF
 
     def counts(self) -> pd.DataFrame:
-        """Returns what was found beside what CLEF and the paper state: ``what``, ``name``, ``found``, ``expected``."""
-        return summary.counts(self)
+        """Returns what was found beside what CLEF and the paper state: ``what``, ``name``, ``found``, ``expected``.
+
+        ``expected`` is NA where they state nothing.
+        """
+        catalogue, pair = self.catalogue(), "-".join(self.languages)
+        documents = {key: documents_found(catalogue, key) for key in self.collections}
+        labels = [label for judged in self.judgments().values() for label in judged.values()]
+        rows: list[tuple[str, str, int, int | None]] = [
+            *(("documents", key, found, COLLECTIONS[key].documents) for key, found in documents.items()),
+            *(("topics", code, len(catalogue.topics.get(code, {})), None) for code in self.topic_languages()),
+            ("topics", pair, len(self.found_qids()), self._stated()),
+            ("judgments", pair, len(labels), None),
+            ("relevant", pair, sum(label > 0 for label in labels), None),
+        ]
+        return pd.DataFrame(rows, columns=["what", "name", "found", "expected"]).astype({"expected": "Int64"})
 
     def check(self) -> list[str]:
         """Returns what differs from CLEF and the paper, one sentence each: documents, topics, languages, judgments."""
-        return summary.check(self)
+        catalogue, labels = self.catalogue(), self.judgments()
+        found = [sentence for key in self.collections for sentence in differences(catalogue, key)]
+        qids, stated = self.found_qids(), self._stated()
+        if stated not in (None, len(qids)):
+            found.append(f"{'-'.join(self.languages)} has {len(qids)} topics, but {stated} in the paper")
+        for language in sorted(set(topic_languages(*self.languages)) - set(catalogue.topics)):
+            found.append(f"no topics in {LANGUAGES[language]}")
+        known = catalogue.topics.get(self.languages[0], {})
+        for field in self.topic_fields:
+            if lacking := [qid for qid in qids if qid in known and not getattr(known[qid], field)]:
+                found.append(f"{listed(lacking)} without a {field} in {self.languages[0]}")
+        relevant = {qid for qid, judged in labels.items() if max(judged.values()) > 0}
+        asked = [language for language in self.topic_languages() if language in catalogue.topics]
+        for language in asked:
+            if missing := relevant - set(catalogue.topics[language]):
+                found.append(f"{listed(missing)} with relevant documents, not in {language}")
+        shared = set.intersection(*(set(catalogue.topics[language]) for language in asked)) if asked else set()
+        if unjudged := shared - set(labels):
+            found.append(f"{listed(unjudged)} without judgments in these collections")
+        if without := (shared & set(labels)) - relevant:
+            found.append(f"{listed(without)} judged, without a relevant document in these collections")
+        if problems := len(catalogue.problems):
+            found.append(f"{problems:,} problems in the files, which 'pyterrier-mart clef info' lists")
+        return found
+
+    def found_qids(self) -> list[str]:
+        """Returns the qids of the topics; none as long as topics in a language, or judgments, are missing."""
+        try:
+            return self._qids()
+        except FileNotFoundError:
+            return []
+
+    def _stated(self) -> int | None:
+        """The paper's number of topics, if the documents are those of the paper."""
+        return PAPER_TOPICS.get(self.languages) if self.corpus_name.count("/") == 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process finds what was read in the caches.
         return {**super().__getstate__(), "_catalogue": None, "_documents": None}
 
 
-class _Variant(NamedTuple):
-    language: str
-    fields: tuple[str, ...]
-    everything: bool
+def name_of(language: str) -> str:
+    """Returns the name of a language, for messages."""
+    return LANGUAGES.get(language, language)
 
 
-def build(
-    catalogue: Catalogue, collection: str, *, verbose: bool = False, problems: Problems | None = None
-) -> DocumentStore:
-    """Returns the store of a collection. It is built if there is none, or if the files that it is of have changed.
-
-    Args:
-        catalogue: What the folder holds.
-        collection: Key of the collection.
-        verbose: Whether to show a progress bar.
-        problems: Where damage is reported.
-
-    Raises:
-        FileNotFoundError: If a file is gone since the folder was looked through.
-        ValueError: If a file has changed since then.
-    """
-    inside = catalogue.documents[collection]
-    for file in inside:
-        catalogue.check_unchanged(file)
-    problems = problems if problems is not None else Problems()
-    members = hashlib.sha256(json.dumps(inside).encode()).hexdigest()  # what a scan finds may change, of the same files
-    return build_store(
-        catalogue.store(collection),
-        [catalogue.home / file for file in inside],
-        partial(_read, catalogue, collection, problems),
-        fields=("text", "title"),
-        meta={"collection": collection, "language": COLLECTIONS[collection].language, "members": members},
-        problems=problems,
-        verbose=verbose,
-    )
-
-
-def _read(
-    catalogue: Catalogue, collection: str, problems: Problems, path: Path, progress: Callable[[int], None]
-) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yields the documents of a collection that a file holds."""
-    home = catalogue.home
-    file = path.relative_to(home).as_posix()
-    names = catalogue.documents[collection][file]
-    # Archives on the way to a document have to be opened, and are asked for without their endings (.gz).
-    opened = set()
-    for name in names:
-        outer = str(path)
-        for part in ("", *name.split("/")[len(path.relative_to(home).parts) :]):
-            outer = f"{outer}/{part}" if part else outer
-            opened |= {outer, plain_name(outer)}
-    # Damage was reported when the folder was looked through.
-    for member in members(path, wanted=opened.__contains__, progress=progress, damaged=lambda _: None):
-        name = below(home, member.name)
-        if name in names:
-            for docno, title, text in read_documents(member.stream, name, problems):
-                if of_docno(docno) == collection:
-                    yield docno, {"text": f"{title}\n{text}" if title else text, "title": title}
-    catalogue.check_unchanged(file)  # else the store would count as complete
-
-
-def _query(topic: Topic, fields: Sequence[str]) -> str:
-    return " ".join(text for field in fields if (text := getattr(topic, field)))
-
-
-def _checked(collections: Sequence[str], language: str) -> tuple[str, ...]:
-    chosen = [collections] if isinstance(collections, str) else list(collections)
-    of_language = [key for key, known in COLLECTIONS.items() if known.language == language]
-    unknown = [str(key) for key in chosen if key not in of_language]
-    if unknown or not chosen:
-        raise ValueError(
-            f"There is no collection {', '.join(unknown) or 'without a name'} in {LANGUAGES[language]}; "
-            f"there are {', '.join(of_language)}."
-        )
-    return tuple(key for key in of_language if key in chosen)
-
-
-def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    chosen = (fields,) if isinstance(fields, str) else tuple(fields)
-    if not chosen or not set(chosen) <= set(_FIELDS):
-        raise ValueError(f"topic_fields={chosen!r}: expected some of {', '.join(_FIELDS)}")
-    return chosen
-
-
-def _listed(collections: Sequence[str]) -> str:
+def names_of(collections: Iterable[str]) -> str:
+    """Returns names and keys of collections, for messages."""
     return ", ".join(f"{COLLECTIONS[key].name} ({key})" for key in collections)
 
 
-def _missing(collections: Sequence[str], home: Path) -> str:
-    languages = sorted({LANGUAGES.get(code, code) for code in (COLLECTIONS[key].language for key in collections)})
-    packages = dict.fromkeys(COLLECTIONS[key].package for key in collections)
-    return (
-        f"there are no documents of {_listed(collections)} in {home}. These {' and '.join(languages)} texts are "
-        f"licensed by ELRA (https://catalogue.elra.info): {'; '.join(packages)}. Put the files into this folder as "
-        "they come; topics and judgments can be used without them"
-    )
+def listed(qids: Iterable[str]) -> str:
+    """Returns how many topics there are and which, for messages."""
+    ordered = sorted(qids, key=int)
+    what = "topic" if len(ordered) == 1 else "topics"
+    return f"{len(ordered)} {what} ({', '.join(ordered[:_SHOWN])}{', ...' * (len(ordered) > _SHOWN)})"

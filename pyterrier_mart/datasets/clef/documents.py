@@ -10,32 +10,28 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
 
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
-from pyterrier_mart.datasets.clef.utf16 import utf_16_of
+from pyterrier_mart.datasets.clef.encodings import ascii_parts, declared_encoding, decode_mixed, read_head, utf_16_of
 from pyterrier_mart.problems import Problems
 
 __all__ = ["Document", "read_documents"]
 
-_CHUNK = 1 << 20
 _HEAD = 1024  # what a file says of its encoding is here
 #: Longer documents are not news but damage. Newspapers' have some kilobytes, and pages of tables a megabyte.
 _LARGEST = 64 << 20
 _LONGEST_TAG = 1024
 _BOUNDARY = re.compile(rb"<(/?)DOC(?:\s[^<>]*)?>", re.IGNORECASE)
-_NUMBER_TAG = re.compile(rb"<DOCNO(?:\s[^<>]*)?>", re.IGNORECASE)
-_CUT_NUMBER = re.compile(r"<DOC(?:NO|ID)(?:\s[^<>]*)?>[^<>]*\Z", re.IGNORECASE)
+_DOCNO_TAG = re.compile(rb"<DOCNO(?:\s[^<>]*)?>", re.IGNORECASE)
+_CUT_DOCNO = re.compile(r"<DOC(?:NO|ID)(?:\s[^<>]*)?>[^<>]*\Z", re.IGNORECASE)
 #: As much of a text outside documents is looked at.
 _GLIMPSE = 16 << 10
 _OUTSIDE = re.compile(rb"<!--.*?-->|<[!?/]?[A-Za-z][^<>]*>|[\s\0\x1a]+", re.DOTALL)
-
-_DECLARED = re.compile(rb"""\s*<\?xml[^>]{1,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 #: What a file is in that is not in UTF-8 and does not say so. Windows-1252 is ISO-8859-1 and more.
 _EIGHT_BIT = {"bg": "cp1251", "ru": "cp1251", "hu": "cp1250"}
-_STRAY = re.compile(rb"((?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+)|[\x80-\xff]")
 
 _TAG = re.compile(r"<(?:(/?)([A-Za-z][A-Za-z0-9_.:-]*)(?:[\s/][^<>]*)?|[?!][^<>]*)>")
 _CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_.:-]*)(?:\s[^<>]*)?>")
@@ -77,7 +73,7 @@ class Document(NamedTuple):
     """An article.
 
     Attributes:
-        docno: Its number.
+        docno: Its docno.
         title: Its headline, which may be empty.
         text: The article without the headline, on one line, which may be empty.
     """
@@ -90,14 +86,14 @@ class Document(NamedTuple):
 def read_documents(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Document]:
     """Yields the documents of a file, in their order.
 
-    ``<DOC>`` elements are documents, in any case and with or without a root element. A document's number is its
+    ``<DOC>`` elements are documents, in any case and with or without a root element. A document's docno is its
     ``DOCNO``, or if there is none its ``DOCID``. Keywords, dates, authors and the like are left out.
 
     The encoding is what the file says (byte order mark, XML declaration); without that, a document is in UTF-8 if it
     can be, and otherwise in Windows-1252 (Cyrillic and Hungarian newspapers: 1251, 1250).
 
     Damage is reported, and what can be read is read: a document that does not end, or does not begin; one without a
-    number, which is left out; text outside documents; NUL bytes; documents of more than 64 MB, which are left out; a
+    docno, which is left out; text outside documents; NUL bytes; documents of more than 64 MB, which are left out; a
     file that ends in a document; an archive that is damaged from some place on.
 
     Args:
@@ -106,20 +102,18 @@ def read_documents(stream: IO[bytes], name: str, problems: Problems) -> Iterator
         problems: Where damage is reported. Places are offsets in the decompressed file.
     """
     reader = _Reader(name, problems)
-    for piece in _pieces(stream, reader):
-        document = reader.document(piece)
-        if document is not None:
+    for piece in cut(reader.parts(stream)):
+        if (document := reader.document(piece)) is not None:
             yield document
     reader.close()
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """What may be a document.
 
     Attributes:
         offset: Where its content begins in the file.
         content: What is between the tags; None if it is too long.
-        size: How many bytes it has.
         begun: Whether there is a <DOC> before it.
         ended: Whether there is a </DOC> behind it.
         last: Whether the file ends with it.
@@ -127,86 +121,45 @@ class _Piece(NamedTuple):
 
     offset: int
     content: bytes | None
-    size: int
     begun: bool
     ended: bool
     last: bool = False
 
 
-def _pieces(stream: IO[bytes], reader: _Reader) -> Iterator[_Piece]:
+def cut(parts: Iterable[bytes]) -> Iterator[Piece]:
     """Cuts a file at its <DOC> and </DOC> tags."""
-    parts: list[bytes] = []
-    size = 0
+    buffer = bytearray()
+    offset = dropped = 0  # where the piece begins in the file, and how much of it is too long to be kept
+    searched = 0
     begun = False
-    offset = begin = 0  # of the current chunk, and of the current piece
-    held = b""
-    for chunk in _chunks(stream, reader):
-        data = held + chunk
-        held = _unfinished_tag(data)
-        end = len(data) - len(held)
+    for part in parts:
+        buffer += part
         at = 0
-        for match in _BOUNDARY.finditer(data, 0, end):
-            parts.append(data[at : match.start()])
-            size += match.start() - at
-            yield from _split(_Piece(begin, _joined(parts, size), size, begun, bool(match[1])))
-            parts, size = [], 0
-            begun = not match[1]
-            at = match.end()
-            begin = offset + at
-        size += end - at
-        if size <= _LARGEST:
-            parts.append(data[at:end])
-        else:
-            parts = []
-        offset += end
-    parts.append(held)
-    size += len(held)
-    yield from _split(_Piece(begin, _joined(parts, size), size, begun, False, last=True))
+        for tag in _BOUNDARY.finditer(buffer, searched):
+            content = None if dropped else bytes(buffer[at : tag.start()])
+            yield from split(Piece(offset, content, begun, bool(tag[1])))
+            offset += dropped + tag.end() - at
+            at, dropped, begun = tag.end(), 0, not tag[1]
+        del buffer[:at]
+        if len(buffer) > _LARGEST:
+            dropped += len(buffer) - _LONGEST_TAG
+            del buffer[:-_LONGEST_TAG]
+        searched = max(0, len(buffer) - _LONGEST_TAG)  # a tag may go on in the next part
+    yield from split(Piece(offset, None if dropped else bytes(buffer), begun, False, last=True))
 
 
-def _joined(parts: list[bytes], size: int) -> bytes | None:
-    return b"".join(parts) if size <= _LARGEST else None
-
-
-def _unfinished_tag(data: bytes) -> bytes:
-    """Returns the end of a chunk if it may be the first part of a tag."""
-    at = data.rfind(b"<", max(0, len(data) - _LONGEST_TAG))
-    return data[at:] if at >= 0 and b">" not in data[at:] else b""
-
-
-def _split(piece: _Piece) -> Iterator[_Piece]:
-    """Parts documents that have no tags between them, by their numbers."""
+def split(piece: Piece) -> Iterator[Piece]:
+    """Parts documents that have no tags between them, by their docnos."""
     content = piece.content
     if content is None:
         yield piece
         return
     begin = 0
-    for i, number in enumerate(_NUMBER_TAG.finditer(content)):
+    for i, tag in enumerate(_DOCNO_TAG.finditer(content)):
         if i:
-            part = content[begin : number.start()]
-            yield _Piece(piece.offset + begin, part, len(part), piece.begun and i == 1, False)
-            begin = number.start()
-    part = content[begin:]
-    yield _Piece(piece.offset + begin, part, len(part), piece.begun and not begin, piece.ended, piece.last)
-
-
-def _chunks(stream: IO[bytes], reader: _Reader) -> Iterator[bytes]:
-    """Reads a file to its end, or to where it is damaged, as bytes in which ASCII stands for itself."""
-    chunk = reader.read(stream)
-    while len(chunk) < _HEAD and (more := reader.read(stream)):
-        chunk += more
-    if codec := utf_16_of(chunk):
-        reader.encoding = "utf-8"
-        decoder = codecs.getincrementaldecoder(codec)("replace")
-        while chunk:
-            yield decoder.decode(chunk).encode("utf-8", "replace")
-            chunk = reader.read(stream)
-        yield decoder.decode(b"", True).encode("utf-8", "replace")
-        return
-    reader.look_at_head(chunk)
-    while chunk:
-        yield chunk
-        chunk = reader.read(stream)
+            yield Piece(piece.offset + begin, content[begin : tag.start()], piece.begun and i == 1, False)
+            begin = tag.start()
+    yield Piece(piece.offset + begin, content[begin:], piece.begun and not begin, piece.ended, piece.last)
 
 
 class _Reader:
@@ -220,139 +173,111 @@ class _Reader:
         self.encoding = ""
         self._name, self._problems = name, problems
         self._found = 0
-        self._utf8 = 0  # documents that are in UTF-8, and have characters that are not ASCII
-        self._other = 0
-        self._first_other = 0
+        self._as_said = 0  # documents that are in this encoding or UTF-8, and have characters that are not ASCII
+        self._others: list[int] = []  # where those are that are not
 
-    def read(self, stream: IO[bytes]) -> bytes:
-        try:  # read() would lose what comes before damage
-            return stream.read1(_CHUNK) if hasattr(stream, "read1") else stream.read(_CHUNK)
+    def parts(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Yields the parts of a file to its end, or to where it is damaged."""
+        try:
+            head = read_head(stream, _HEAD)
+            try:
+                self.encoding = "utf-8" if utf_16_of(head) else declared_encoding(head)
+            except LookupError as err:
+                self.report(0, str(err), "wrong encodings")
+            yield from ascii_parts(stream, head)
         except ArchiveError:
             what = "the archive is damaged or truncated; what is before is kept"
             self._problems.add(self._name, "", what, kind="files that break off")
-            return b""
 
-    def look_at_head(self, head: bytes) -> None:
-        if head.startswith(codecs.BOM_UTF8):
-            self.encoding = "utf-8"
-        elif match := _DECLARED.match(head):
-            declared = match[1].decode("ascii")
-            try:
-                if "escape" in declared or bytes(range(32, 127)).decode(declared) != "".join(map(chr, range(32, 127))):
-                    raise LookupError
-                self.encoding = codecs.lookup(declared).name
-            except (LookupError, ValueError):
-                self._add(0, f"the encoding {declared} is unknown, or not that of the file", "wrong encodings")
-        if self.encoding in ("iso8859-1", "ascii"):  # which people write who mean Windows-1252
-            self.encoding = "cp1252"
-
-    def document(self, piece: _Piece) -> Document | None:
+    def document(self, piece: Piece) -> Document | None:
+        """Returns the document in a piece, if there is one."""
         content = piece.content
         if content is None:
-            self._add(
-                piece.offset, f"{piece.size:,} bytes without an end of a document", "documents of more than 64 MB"
-            )
+            self.report(piece.offset, "no end of a document in 64 MB", "documents of more than 64 MB")
             return None
-        if not (piece.begun or _NUMBER_TAG.search(content)):
-            self._outside(piece.offset, content)
+        if not (piece.begun or _DOCNO_TAG.search(content)):
+            self.report_outside(piece.offset, content)
             return None
         self._found += 1
         if b"\0" in content:
-            self._add(piece.offset, f"{content.count(0):,} NUL bytes in a document", "documents with NUL bytes")
-        text = self._decoded(content.translate(_NO_CONTROLS), piece.offset)
+            self.report(piece.offset, f"{content.count(0):,} NUL bytes in a document", "documents with NUL bytes")
+        text = self.decoded(content.translate(_NO_CONTROLS), piece.offset)
         if piece.last and not piece.ended:
-            text = _without_cut(text)
-        fields = _fields(text)
-        docno = fields.pop(_DOCNO) or fields.pop(_DOCID)
+            text = without_cut(text)
+        fields = take_apart(text)
+        docno = fields[_DOCNO] or fields[_DOCID]
         if not docno:
-            kind = "documents without a number"
-            self._add(piece.offset, f"a document without DOCNO and DOCID: {_start(content)}", kind)
+            what = f"a document without DOCNO and DOCID: {beginning(content)}"
+            self.report(piece.offset, what, "documents without a docno")
             return None
         if not piece.begun:
-            self._add(piece.offset, f"document {docno} has no <DOC> before it", "documents without a beginning")
+            self.report(piece.offset, f"document {docno} has no <DOC> before it", "documents without a beginning")
         elif not piece.ended:
             where = "the file ends" if piece.last else "the next one begins"
-            self._add(piece.offset, f"document {docno} does not end before {where}", "documents without an end")
+            self.report(piece.offset, f"document {docno} does not end before {where}", "documents without an end")
         return Document(docno, fields[_TITLE], fields[_TEXT])
 
     def close(self) -> None:
+        """Reports what is wrong with the file as a whole."""
         if not self._found:
-            self._add(0, "no <DOC> element in the file", "files without documents")
-        if self._other and (self._utf8 or self.encoding):
-            self._add(
-                self._first_other,
-                f"{self._other:,} documents are not in {self.encoding or 'UTF-8'} as the others are",
-                "files with several encodings",
-            )
+            self.report(0, "no <DOC> element in the file", "files without documents")
+        if self._others and (self._as_said or self.encoding):
+            what = f"{len(self._others):,} documents are not in {self.encoding or 'UTF-8'} as the others are"
+            self.report(self._others[0], what, "files with several encodings")
 
-    def _outside(self, offset: int, content: bytes) -> None:
+    def report_outside(self, offset: int, content: bytes) -> None:
         """Reports text between documents, unless it is markup."""
         if offset == 0:  # a document type may have declarations inside
             content = content.removeprefix(codecs.BOM_UTF8)
             if content.lstrip()[:2] in (b"<?", b"<!"):
                 return
-        rest = _OUTSIDE.sub(b"", content[:_GLIMPSE])
-        if rest:
-            self._add(offset, f"{len(content):,} bytes outside documents: {_start(rest)}", "texts outside documents")
+        if rest := _OUTSIDE.sub(b"", content[:_GLIMPSE]):
+            what = f"{len(content):,} bytes outside documents: {beginning(rest)}"
+            self.report(offset, what, "texts outside documents")
 
-    def _decoded(self, content: bytes, offset: int) -> str:
+    def decoded(self, content: bytes, offset: int) -> str:
+        """Returns the text of a document, in whatever it is."""
         if content.isascii() and self.encoding in ("", "utf-8", "cp1252"):
             return content.decode("ascii")
         try:
             text = content.decode(self.encoding or "utf-8")
-            self._utf8 += 1
+            self._as_said += 1
             return text
         except UnicodeError:
-            pass
-        if self.encoding == "cp1252":  # five bytes stand for nothing
-            return content.decode("latin-1")
-        if not self._other:
-            self._first_other = offset
-        self._other += 1
-        return _eight_bit(content)
+            if self.encoding == "cp1252":  # five bytes stand for nothing
+                return content.decode("latin-1")
+        self._others.append(offset)
+        tag = _DOCNO_TAG.search(content)
+        docno = content[tag.end() : tag.end() + 80].partition(b"<")[0].strip() if tag else b""
+        key = of_docno(docno.decode("ascii", "replace"))
+        return decode_mixed(content, _EIGHT_BIT.get(COLLECTIONS[key].language if key else "", "cp1252"))
 
-    def _add(self, offset: int, what: str, kind: str) -> None:
+    def report(self, offset: int, what: str, kind: str) -> None:
+        """Adds a problem."""
         self._problems.add(self._name, f"byte {offset}", what, kind=kind)
 
 
-def _start(content: bytes) -> str:
+def beginning(content: bytes) -> str:
+    """Returns how a piece begins, for messages."""
     return repr(content[:60].decode("utf-8", "replace").strip()[:40])
 
 
-def _eight_bit(content: bytes) -> str:
-    """Decodes a document that is not in UTF-8, or not all of it: what can be UTF-8 is."""
-    tag = _NUMBER_TAG.search(content)
-    docno = content[tag.end() : tag.end() + 80].partition(b"<")[0].strip() if tag else b""
-    key = of_docno(docno.decode("ascii", "replace"))
-    codec = _EIGHT_BIT.get(COLLECTIONS[key].language if key else "", "cp1252")
-    if content.decode("utf-8", "ignore").isascii():
-        try:
-            return content.decode(codec)
-        except UnicodeDecodeError:
-            return content.decode("latin-1" if codec == "cp1252" else codec, "replace")
-
-    def decoded(match: re.Match[bytes]) -> bytes:
-        return match[0] if match[1] else match[0].decode(codec, "replace").encode()
-
-    return _STRAY.sub(decoded, content).decode("utf-8", "replace")
-
-
-def _without_cut(text: str) -> str:
-    """Removes the tag, or the number, that a file breaks off in."""
+def without_cut(text: str) -> str:
+    """Removes the tag, or the docno, that a file breaks off in."""
     at = text.rfind("<")
     if at > text.rfind(">"):
         text = text[:at]
-    return _CUT_NUMBER.sub("", text)
+    return _CUT_DOCNO.sub("", text)
 
 
-def _fields(text: str) -> dict[str, str]:
+def take_apart(text: str) -> dict[str, str]:
     """Takes a document apart.
 
     Returns:
         ``docno``, ``docid``, ``title`` and ``text``, without markup.
     """
     if "<!" in text:
-        text = _without_sections(text)
+        text = without_sections(text)
     closed = {tag[1].upper() for tag in _CLOSING.finditer(text)}
     found: dict[str, list[str]] = {_TITLE: [], _TEXT: [], _DOCNO: [], _DOCID: [], _LEFT_OUT: []}
     around: list[tuple[str, str]] = []  # name and role of the fields around what comes next
@@ -366,34 +291,33 @@ def _fields(text: str) -> dict[str, str]:
             continue
         name = tag[2].upper()
         if name in _ROLES:
-            if around and any(
-                name == outer for outer, _ in around
-            ):  # of an element in itself, the outer one was not closed
+            if any(name == outer for outer, _ in around):  # of an element in itself, the outer one was not closed
                 while around.pop()[0] != name:
                     pass
             if not tag[1] and not text.startswith("/>", at - 2):
-                role = _role(name, around, bool(found[_TEXT]))
+                role = role_of(name, around, bool(found[_TEXT]))
                 if name not in closed:  # ends where the next element begins or ends
                     continue
                 around.append((name, role))
         role = around[-1][1] if around else _TEXT
     found[role].append(text[at:])
     return {
-        _DOCNO: _number(found[_DOCNO]),
-        _DOCID: _number(found[_DOCID]),
-        _TITLE: _plain(found[_TITLE]),
-        _TEXT: _plain(found[_TEXT]),
+        _DOCNO: first_docno(found[_DOCNO]),
+        _DOCID: first_docno(found[_DOCID]),
+        _TITLE: plain_text(found[_TITLE]),
+        _TEXT: plain_text(found[_TEXT]),
     }
 
 
-def _role(name: str, around: list[tuple[str, str]], any_text: bool) -> str:
+def role_of(name: str, around: list[tuple[str, str]], any_text: bool) -> str:
+    """Returns what becomes of the text of an element, by the fields around it."""
     if around and around[-1][1] == _TEXT:
         if name in _STRUCTURE or (any_text and _ROLES[name] == _TITLE):  # a heading between paragraphs
             return _TEXT
     return _ROLES[name]
 
 
-def _without_sections(text: str) -> str:
+def without_sections(text: str) -> str:
     """Removes comments, and makes plain text of CDATA sections; those without an end stay."""
     out = []
     at = 0
@@ -415,15 +339,15 @@ def _without_sections(text: str) -> str:
     return "".join(out) + text[at:]
 
 
-def _number(parts: list[str]) -> str:
-    """The first number, for there may be several."""
+def first_docno(parts: list[str]) -> str:
+    """Returns the first docno, for there may be several."""
     for part in parts:
-        if number := "".join(_plain([part]).split()):
-            return number
+        if docno := "".join(plain_text([part]).split()):
+            return docno
     return ""
 
 
-def _plain(parts: list[str]) -> str:
+def plain_text(parts: list[str]) -> str:
     """Decodes entities and puts the text on one line; where there was a tag, a word ends."""
     text = " ".join(parts)
     if "&" in text:

@@ -6,27 +6,23 @@ their tags: files of both kinds hold ``&`` and ``<`` that an XML parser refuses.
 
 from __future__ import annotations
 
-import codecs
 import html
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, NamedTuple
 
+from pyterrier_mart.datasets.clef.encodings import decode
 from pyterrier_mart.problems import Problems
-from pyterrier_mart.text import LANGUAGES, language_code
+from pyterrier_mart.text import LANGUAGES, language_of
 
-__all__ = ["NUMBER_COLUMN", "Topic", "is_topic", "language_of_name", "read_topics", "topic_number"]
+__all__ = ["QID_COLUMNS", "Topic", "canonical_qid", "is_topic", "language_of_name", "read_topics"]
 
 #: Real files of topics have some hundred kilobytes.
 _LONGEST = 64 << 20
 _DAMAGE = "damaged topics"
 
-_NUMBER = re.compile(r"(?:10\.2452/)?C?0*([1-9][0-9]{0,5})(?:-AH)?", re.IGNORECASE)
-_DECLARED = re.compile(rb"""\s*<\?xml[^>]{1,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
-_PRINTABLE = "".join(map(chr, range(32, 127)))
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-
+_QID = re.compile(r"(?:10\.2452/)?C?0*([1-9][0-9]{0,5})(?:-AH)?", re.IGNORECASE)
 _OPENING = re.compile(r"<(top|topic)(\s[^<>]*)?>", re.IGNORECASE)
 _ROOT = re.compile(r"<topics(\s[^<>]*)?>", re.IGNORECASE)
 _FIELD = re.compile(
@@ -36,7 +32,7 @@ _FIELD_END = re.compile(r"</(?:[a-z]{2}-)?(?:num|identifier|title|desc\w*|narr\w
 _END = re.compile(r"</top(?:ic)?\s*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(?:^|[\s:])lang\s*=\s*["']?\s*([a-z]{2,3})\b""", re.IGNORECASE)
 _FIELDS = {
-    "num": "number", "identifier": "number", "title": "title", "desc": "description", "description": "description",
+    "num": "qid", "identifier": "qid", "title": "title", "desc": "description", "description": "description",
     "narr": "narrative", "narrative": "narrative",
 }  # fmt: skip
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -44,7 +40,7 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,
 # TREC's topics name the field once more, in the text.
 _TREC_LABEL = re.compile(r"\s*(?:Number|Topic|Description|Narrative)\s*:", re.IGNORECASE)
 #: What the first cell of a table's first line may say.
-NUMBER_COLUMN = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
+QID_COLUMNS = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
 _NAMES = {name.lower(): code for code, name in LANGUAGES.items()}
 
 
@@ -52,29 +48,29 @@ class Topic(NamedTuple):
     """A topic in one language.
 
     Attributes:
-        number: The number without prefix and suffix, the same in all languages: ``"141"``.
+        qid: The topic's number without prefix and suffix, the same in all languages: ``"141"``.
         language: ISO 639-1 code.
         title: A few words.
         description: A sentence, or "".
         narrative: What is relevant and what is not, or "".
     """
 
-    number: str
+    qid: str
     language: str
     title: str
     description: str = ""
     narrative: str = ""
 
 
-def topic_number(text: str) -> str:
+def canonical_qid(text: str) -> str:
     """Returns the number of an ad-hoc topic, from any of its spellings: C041, 41, 41-AH and 10.2452/41-AH are "41".
 
     Raises:
         ValueError: If the text is something else, such as a topic of another track (``GC026``).
     """
-    match = _NUMBER.fullmatch(text.strip())
+    match = _QID.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text.strip()[:60]!r} is not the number of a topic: expected one such as C141 or 141-AH")
+        raise ValueError(f"a topic must be one such as C141 or 141-AH, not {text.strip()[:60]!r}")
     return match[1]
 
 
@@ -87,34 +83,30 @@ def language_of_name(name: str) -> str | None:
     Returns:
         An ISO 639-1 code; None if no language is named, or several are.
     """
-    for part in list(reversed(PurePosixPath(name.replace("\\", "/")).parts))[:2]:
-        found = {code for word in re.split(r"[^A-Za-z]+", part) if (code := _language_of_word(word))}
-        if found:
+    for part in list(reversed(PurePosixPath(name).parts))[:2]:
+        words = (word.lower() for word in re.split(r"[^A-Za-z]+", part))
+        codes = {_NAMES.get(word) or (language_of(word) if len(word) in (2, 3) else None) for word in words}
+        if found := codes & LANGUAGES.keys():
             return found.pop() if len(found) == 1 else None
     return None
 
 
-def read_topics(stream: IO[bytes], name: str, problems: Problems, language: str | None = None) -> Iterator[Topic]:
+def read_topics(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Topic]:
     """Yields the topics of a file. A topic that is damaged is reported, and the others are read.
 
     Args:
         stream: The content of the file, decompressed.
         name: Its name, for messages, and for the language if the file itself does not say it.
         problems: Where damage is reported.
-        language: The language of topics that do not say it themselves.
 
     Raises:
-        ValueError: If the language is neither in the file nor in its name nor given, or the file is not one of topics.
+        ValueError: If the language is neither in the file nor in its name, or the file is not one of topics.
     """
     data = stream.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise ValueError(f"{name}: larger than {_LONGEST >> 20} MiB, which no file of topics is")
-    text = _decode(data)
-    code = language_code(language) if language is not None else None
-    if _OPENING.search(text):
-        yield from _marked_up(text, name, problems, code)
-    else:
-        yield from _tab_separated(text, name, problems, code or _of_name(name))
+    text = decode(data)
+    yield from (marked_up if _OPENING.search(text) else tab_separated)(text, name, problems)
 
 
 def is_topic(line: str) -> bool:
@@ -122,140 +114,95 @@ def is_topic(line: str) -> bool:
     cells = [cell.strip() for cell in line.split("\t")]
     if not 2 <= len(cells) <= 4 or not cells[1]:
         return False
-    return cells[0].lower() in NUMBER_COLUMN or _NUMBER.fullmatch(cells[0]) is not None
+    return cells[0].lower() in QID_COLUMNS or _QID.fullmatch(cells[0]) is not None
 
 
-def _of_name(name: str) -> str:
+def needed_language(name: str) -> str:
+    """Returns the language that the name of a file says.
+
+    Raises:
+        ValueError: If it says none.
+    """
     code = language_of_name(name)
     if code is None:
         raise ValueError(f"{name}: the language of the topics is unknown; name the file like topics.so.tsv")
     return code
 
 
-def _language_of_word(word: str) -> str | None:
-    lowered = word.lower()
-    if lowered in _NAMES:
-        return _NAMES[lowered]
-    try:
-        return language_code(word) if 2 <= len(word) <= 3 else None
-    except ValueError:
-        return None
-
-
-def _decode(data: bytes) -> str:
-    for bom, encoding in _BOMS:
-        if data.startswith(bom):
-            return data[len(bom) :].decode(encoding, "replace")
-    for encoding in (*_declared(data), "utf-8", "windows-1252"):
-        try:
-            return data.decode(encoding)
-        except ValueError:
-            continue
-    return data.decode("iso-8859-1")
-
-
-def _declared(data: bytes) -> list[str]:
-    """The encoding that an XML declaration names, if it is one in which the declaration itself can be read."""
-    match = _DECLARED.match(data)
-    if match is None:
-        return []
-    try:
-        name = codecs.lookup(match[1].decode("ascii")).name
-        if "escape" in name or _PRINTABLE.encode("ascii").decode(name) != _PRINTABLE:
-            return []
-    except (LookupError, ValueError):
-        return []
-    return ["windows-1252" if name == "iso8859-1" else name]  # which people write who mean Windows-1252
-
-
 # ---------------------------------------------------------------------------------------------------- SGML and XML
 
 
-def _marked_up(text: str, name: str, problems: Problems, language: str | None) -> Iterator[Topic]:
+def marked_up(text: str, name: str, problems: Problems) -> Iterator[Topic]:
+    """Yields the topics of an SGML or XML file."""
     root = _ROOT.search(text)
-    outer = _language_of(root[1] if root else None) or language
+    outer = attribute_language(root[1] if root else None)
     openings = list(_OPENING.finditer(text))
-    lines = 1
-    counted = 0
     ends = [*(opening.start() for opening in openings[1:]), len(text)]
+    line, counted = 1, 0
     for opening, end in zip(openings, ends, strict=True):
-        lines += text.count("\n", counted, opening.start())
+        line += text.count("\n", counted, opening.start())
         counted = opening.start()
         closing = _END.search(text, opening.end(), end)
         body = text[opening.end() : closing.start() if closing else end]
-        spoken = _language_of(opening[2]) or outer
-        number, fields = _fields(body, spoken, trec=opening[1].lower() == "top")
+        given, fields = topic_fields(body, attribute_language(opening[2]) or outer, opening[1].lower() == "top")
         try:
-            number = topic_number(number)
+            qid = canonical_qid(given)
         except ValueError as err:
-            what = str(err) if number else "a topic without a number"
-            problems.add(name, f"line {lines}", what, kind=_DAMAGE)
+            what = str(err) if given else "a topic without a number"
+            problems.add(name, f"line {line}", what, kind=_DAMAGE)
             continue
-        if not fields:
-            problems.add(name, f"line {lines}", f"topic {number} has no title", kind=_DAMAGE)
-        for code, texts in fields.items():
-            if not texts.get("title"):
-                problems.add(name, f"line {lines}", f"topic {number} has no title", kind=_DAMAGE)
-                continue
-            yield Topic(number, code or _of_name(name), **texts)
+        for code, texts in (fields or {None: {}}).items():
+            if texts.get("title"):
+                yield Topic(qid, code or needed_language(name), **texts)
+            else:
+                problems.add(name, f"line {line}", f"topic {qid} has no title", kind=_DAMAGE)
 
 
-def _fields(body: str, language: str | None, *, trec: bool) -> tuple[str, dict[str | None, dict[str, str]]]:
+def topic_fields(body: str, language: str | None, trec: bool) -> tuple[str, dict[str | None, dict[str, str]]]:
     """Returns the number of a topic as it is written, and its texts by language; the first of two like fields."""
-    number = ""
+    qid = ""
     texts: dict[str | None, dict[str, str]] = {}
     opened = list(_FIELD.finditer(body))
     ends = [*(tag.start() for tag in opened[1:]), len(body)]
     for tag, end in zip(opened, ends, strict=False):
         closing = _FIELD_END.search(body, tag.end(), end)
-        value = _text(body[tag.end() : closing.start() if closing else end], trec and tag[1] is None)
+        value = body[tag.end() : closing.start() if closing else end]
+        if trec and tag[1] is None and _TREC_LABEL.match(value):
+            value = _TREC_LABEL.sub("", value, count=1)
+        value = _CDATA.sub(lambda match: match[1].replace("&", "&amp;"), value)
+        value = " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), value).split())
         field = _FIELDS[tag[2].lower()]
-        if field == "number":
-            number = number or value
-            continue
-        code = _code(tag[1]) if tag[1] else _language_of(tag[3]) or language
-        texts.setdefault(code, {}).setdefault(field, value)
-    return number, texts
+        if field == "qid":
+            qid = qid or value
+        else:
+            code = language_of(tag[1].lower()) if tag[1] else attribute_language(tag[3]) or language
+            texts.setdefault(code, {}).setdefault(field, value)
+    return qid, texts
 
 
-def _text(raw: str, trec: bool) -> str:
-    if trec:
-        raw = _TREC_LABEL.sub("", raw, count=1) if _TREC_LABEL.match(raw) else raw
-    raw = _CDATA.sub(lambda match: match[1].replace("&", "&amp;"), raw)
-    return " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), raw).split())
-
-
-def _language_of(attributes: str | None) -> str | None:
+def attribute_language(attributes: str | None) -> str | None:
+    """Returns the language that the attributes of a tag say; Japanese, say, which is none of this package, too."""
     match = _LANGUAGE.search(attributes or "")
-    return _code(match[1]) if match else None
-
-
-def _code(text: str) -> str:
-    try:
-        return language_code(text)
-    except ValueError:  # Japanese, say: no language of this package, but no damage either
-        return text.lower()
+    return language_of(match[1].lower()) if match else None
 
 
 # -------------------------------------------------------------------------------------------------------------- TSV
 
 
-def _tab_separated(text: str, name: str, problems: Problems, language: str) -> Iterator[Topic]:
+def tab_separated(text: str, name: str, problems: Problems) -> Iterator[Topic]:
+    """Yields the topics of a file of number, title, and if they are there description and narrative."""
+    language = needed_language(name)
     first = True
     for i, line in enumerate(text.split("\n"), start=1):
         cells = [" ".join(cell.split()) for cell in line.split("\t")]
         if not any(cells):
             continue
-        header, first = first and cells[0].lower() in NUMBER_COLUMN, False
+        header, first = first and cells[0].lower() in QID_COLUMNS, False
         if header:
             continue
-        if not 2 <= len(cells) <= 4 or not cells[1]:
-            what = f"expected a number, a title and at most two more cells, found {line.strip()[:60]!r}"
-            problems.add(name, f"line {i}", what, kind=_DAMAGE)
-            continue
         try:
-            number = topic_number(cells[0])
+            if not 2 <= len(cells) <= 4 or not cells[1]:
+                raise ValueError(f"expected a number, a title and at most two more cells, found {line.strip()[:60]!r}")
+            yield Topic(canonical_qid(cells[0]), language, *cells[1:])
         except ValueError as err:
             problems.add(name, f"line {i}", str(err), kind=_DAMAGE)
-            continue
-        yield Topic(number, language, *cells[1:])

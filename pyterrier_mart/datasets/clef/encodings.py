@@ -1,0 +1,146 @@
+"""In which encoding a file of CLEF's is, whether it says so or not."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pyterrier_mart.archives import ArchiveError
+
+__all__ = ["PartStream", "ascii_parts", "decode", "decode_mixed", "declared_encoding", "read_head", "utf_16_of"]
+
+_CHUNK = 1 << 20
+#: A byte order mark, or ASCII with NULs between.
+_UTF_16 = (
+    (re.compile(rb"\xff\xfe|(?:[\t\n\r -~]\0){4}"), "utf-16-le"),
+    (re.compile(rb"\xfe\xff|(?:\0[\t\n\r -~]){4}"), "utf-16-be"),
+)
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]{1,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+_PRINTABLE = "".join(map(chr, range(32, 127)))
+_STRAY = re.compile(rb"((?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+)|[\x80-\xff]")
+
+
+def utf_16_of(head: bytes) -> str | None:
+    """Returns the codec of a file in UTF-16, or None if it is in another encoding.
+
+    Args:
+        head: How the file begins.
+    """
+    return next((codec for pattern, codec in _UTF_16 if pattern.match(head)), None)
+
+
+def declared_encoding(head: bytes) -> str:
+    """Returns the encoding that a byte order mark or XML declaration says; "" if there is none.
+
+    ISO-8859-1 and ASCII are Windows-1252, which is what people mean who write so.
+
+    Args:
+        head: How the file begins; UTF-16 is known by :func:`utf_16_of`.
+
+    Raises:
+        LookupError: If the declaration names an encoding that is unknown, or in which it could not be read itself.
+    """
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8"
+    match = _DECLARED.match(head)
+    if match is None:
+        return ""
+    name = match[1].decode("ascii")
+    try:
+        codec = codecs.lookup(name).name
+        readable = "escape" not in codec and _PRINTABLE.encode("ascii").decode(codec) == _PRINTABLE
+    except (LookupError, ValueError):
+        readable = False
+    if not readable:
+        raise LookupError(f"the encoding {name} is unknown, or not that of the file")
+    return "cp1252" if codec in ("iso8859-1", "ascii") else codec
+
+
+def decode(data: bytes) -> str:
+    """Returns the text of a whole file: in what it says, or else in UTF-8 if it can be, or else in Windows-1252."""
+    if codec := utf_16_of(data):
+        return data.decode(codec, "replace").removeprefix("\ufeff")
+    try:
+        declared = declared_encoding(data)
+    except LookupError:
+        declared = ""
+    for encoding in filter(None, (declared, "utf-8", "cp1252")):
+        try:
+            return data.decode(encoding).removeprefix("\ufeff")
+        except ValueError:
+            continue
+    return data.decode("iso-8859-1")
+
+
+def decode_mixed(data: bytes, codec: str) -> str:
+    """Returns a text in an encoding of eight bits in which some characters may be in UTF-8."""
+    if not data.decode("utf-8", "ignore").isascii():
+        parts = _STRAY.sub(lambda match: match[0] if match[1] else match[0].decode(codec, "replace").encode(), data)
+        return parts.decode("utf-8", "replace")
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError:  # five bytes stand for nothing in Windows-1252
+        return data.decode("latin-1" if codec == "cp1252" else codec, "replace")
+
+
+def read_head(stream: Any, size: int, head: bytes = b"") -> bytes:
+    """Reads the beginning of a file; of a damaged one, what there is.
+
+    Args:
+        stream: The file, with ``read1``: ``read`` would lose what comes before damage.
+        size: How many bytes to read, if there are as many.
+        head: What was read already.
+
+    Raises:
+        ArchiveError: If there is nothing before the damage.
+    """
+    try:
+        while len(head) < size and (part := stream.read1(size - len(head))):
+            head += part
+    except ArchiveError:
+        if not head:
+            raise
+    return head
+
+
+def ascii_parts(stream: Any, head: bytes) -> Iterator[bytes]:
+    """Yields the parts of a file as bytes in which ASCII stands for itself: UTF-16 becomes UTF-8.
+
+    Args:
+        stream: The rest of the file.
+        head: How the file begins, as :func:`read_head` returned it.
+    """
+    codec = utf_16_of(head)
+    decoder = codecs.getincrementaldecoder(codec)("replace") if codec else None
+    while head:
+        yield decoder.decode(head).encode("utf-8", "replace") if decoder else head
+        head = stream.read1(_CHUNK)
+    if decoder:
+        yield decoder.decode(b"", True).encode("utf-8", "replace")
+
+
+class PartStream(io.RawIOBase):
+    """A stream of parts that come one after the other."""
+
+    def __init__(self, parts: Iterator[bytes]):
+        """Wraps an iterator of parts."""
+        self._parts, self._rest = parts, b""
+
+    def readable(self) -> bool:
+        """Returns true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads some bytes into a buffer, and returns how many."""
+        while not self._rest:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._rest = part
+        data = self._rest[: len(buffer)]
+        self._rest = self._rest[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
