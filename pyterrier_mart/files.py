@@ -1,4 +1,8 @@
-"""Files and directories that appear whole or not at all."""
+"""Files and directories that appear whole or not at all.
+
+Those of ``pt.io`` would not do: what they write may be written by everybody, whatever the umask says, they replace
+symbolic links by what was written, and no directory that holds something.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import errno
 import hashlib
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -16,6 +19,8 @@ __all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 
 #: What is raised without the name of a file when there is no room for what is written to it.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: What is raised when another writer has moved a directory away, or to the same place.
+_MOVED = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 _SHOWN = 3  # names in a message
 
 
@@ -30,16 +35,17 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         IsADirectoryError: If ``path`` is a directory.
         OSError: If the file cannot be written; the message names ``path``.
     """
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"cannot write the file {os.fspath(path)}: it is a directory")
-    if Path(path).exists() and not Path(path).is_file():  # renaming would put a file in the place of the device
-        with _named(Path(path), Path(path)):
-            yield Path(path)
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write the file {path}: it is a directory")
+    if path.exists() and not path.is_file():  # renaming would put a file in the place of the device
+        with naming(path, path):
+            yield path
         return
-    path = _target(path)
-    tmp = _temporary_name(path)
+    path, tmp = resolve(path)
     try:
-        with _named(path, tmp):
+        with naming(path, tmp):
+            tmp.touch()  # shows before the work whether it can be written
             yield tmp
             os.replace(tmp, path)
     finally:
@@ -72,14 +78,13 @@ def atomic_directory(
             holds other than the ``files``. An empty directory counts as none.
         OSError: If the directory cannot be written; the message names ``path``.
     """
-    path = _target(path)
+    path, tmp = resolve(path)
     check_free(path, overwrite, marker, files)
-    tmp = _temporary_name(path)
     try:
-        with _named(path, tmp):
+        with naming(path, tmp):
             tmp.mkdir()
             yield tmp
-            while not _put(tmp, path, overwrite, marker, files):
+            while not _put(tmp, path, replaces=check_free(path, overwrite, marker, files)):
                 pass
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
@@ -88,14 +93,14 @@ def atomic_directory(
 def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Collection[str] | None = None) -> bool:
     """Raises if :func:`atomic_directory` may not write to a path; returns whether there is a directory to replace."""
     try:  # one look: another writer may be moving directories here
-        if not stat.S_ISDIR(path.stat().st_mode):
-            raise FileExistsError(f"cannot write the directory {path}: it is a file")
-        names = [entry.name for entry in path.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
+        names = {entry.name for entry in path.iterdir()}
+    except FileNotFoundError:
         return False
+    except NotADirectoryError as err:
+        raise FileExistsError(f"cannot write the directory {path}: it is a file") from err
     if names and marker is not None and marker not in names:
         raise FileExistsError(f"{path} exists and is not replaced, since it holds no {marker}; name another path")
-    if files is not None and (others := sorted(set(names).difference(files))):
+    if files is not None and (others := sorted(names.difference(files))):
         shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
         raise FileExistsError(f"{path} exists and is not replaced, since it also holds {shown}; name another path")
     if names and not overwrite:
@@ -103,31 +108,26 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Co
     return True
 
 
-def _put(tmp: Path, path: Path, overwrite: bool, marker: str | None, files: Collection[str] | None) -> bool:
+def _put(tmp: Path, path: Path, *, replaces: bool) -> bool:
     """Renames a directory, replacing an older one; returns False if another writer came between."""
-    old = _temporary_name(path) if check_free(path, overwrite, marker, files) else None
-    if old:
-        try:
-            os.replace(path, old)
-        except FileNotFoundError:
-            return False
+    old = resolve(path)[1]
     try:
+        if replaces:
+            os.replace(path, old)
         os.replace(tmp, path)
+        return True
     except OSError as err:
-        if err.errno not in (errno.ENOTEMPTY, errno.EEXIST) and not path.is_dir():
-            if old:
+        if err.errno not in _MOVED or not tmp.exists():
+            if old.exists():
                 os.replace(old, path)
             raise
-        moved = False
-    else:
-        moved = True
-    if old:
+        return False
+    finally:
         shutil.rmtree(old, ignore_errors=True)
-    return moved
 
 
 @contextmanager
-def _named(path: Path, tmp: Path) -> Iterator[None]:
+def naming(path: Path, tmp: Path) -> Iterator[None]:
     """Makes errors of writing name ``path``, where they would name the temporary path, or none because a disk is full.
 
     Raises:
@@ -144,25 +144,17 @@ def _named(path: Path, tmp: Path) -> Iterator[None]:
         raise error from err
 
 
-def _target(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
-    return path.resolve() if path.is_symlink() else path
-
-
-def _temporary_name(path: Path) -> Path:
-    """A free name beside ``path`` with the same ending, so that writers which look at the ending do what they should.
+def resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Returns what a path points to, and a free name beside it with the same ending, which writers may look at.
 
     A name and not an open file: the writer creates it, with the permissions that the user's umask gives.
     """
-    parent = path.parent
-    if not parent.exists():
-        parent.mkdir(parents=True, exist_ok=True)
-    if not parent.is_dir():
-        raise NotADirectoryError(f"cannot write {path}: {parent} is not a directory")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"cannot write {path}: no permission to write in {parent}")
+    path = Path(path).resolve() if os.path.islink(path) else Path(path)
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(f"cannot write {path}: {path.parent} is not a directory")
+    path.parent.mkdir(parents=True, exist_ok=True)
     suffix = "".join(path.suffixes[-2:])
-    return parent / f".{path.name[: len(path.name) - len(suffix)]}.{uuid.uuid4().hex[:8]}.tmp{suffix}"
+    return path, path.parent / f".{path.name.removesuffix(suffix)}.{uuid.uuid4().hex[:8]}.tmp{suffix}"
 
 
 def sha256(path: Path) -> str:
