@@ -197,13 +197,13 @@ def test_quickstart_keeps_its_table_whole_in_a_narrow_terminal(monkeypatch, capf
     row = {"name": "human translation", "AP@100": 0.5, "P@10": 0.25, "R@100": 0.75}
     import pandas as pd
 
-    from pyterrier_mart.cli.quickstart import _as_table
+    from pyterrier_mart.cli.quickstart import as_table
 
     ps = {f"{name} p-value": 0.0123 for name in ("AP@100", "P@10", "R@100")}
     frame = pd.DataFrame([{**row, **dict.fromkeys(ps, float("nan"))}, {**row, **ps}])
     for width in (60, 80):
         monkeypatch.setattr(out, "_width", width)
-        out.print(_as_table(frame, "German questions"))
+        out.print(as_table(frame, "German questions"))
         text = capfd.readouterr().out
         assert "…" not in text and text.count("human translation") == 2 and text.count("p=0.012") == 3
 
@@ -211,13 +211,13 @@ def test_quickstart_keeps_its_table_whole_in_a_narrow_terminal(monkeypatch, capf
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--pair", "de"], "--pair 'de' is not of the form Q-D, such as de-en; bundled: ar-en, de-en"),
-        (["--pair", ""], "--pair '' is not of the form"),
-        (["--pair", "de-[b]"], "--pair 'de-[b]': unknown language code '[b]'; expected one of ar,"),
-        (["--pair", "de-de"], "nothing to translate"),
-        (["--pair", "en-so"], "XQuAD-R has no Somali; it has ar, de, el,"),
-        (["--pair", "zh-en"], "no bundled table translates zh-en; name your own with --table"),
-        (["--table", "en-de"], "the table en-de translates en-de, expected de-en"),
+        (["--pair", "de"], "--pair must be two languages of XQuAD-R (ar, "),
+        (["--pair", "de-de"], "such as de-en, not 'de-de'; bundled tables: ar-en, de-en"),
+        (["--pair", "en-so"], "--pair must be two languages of XQuAD-R"),
+        (["--pair", ""], "unknown language code ''; expected one of ar,"),
+        (["--pair", "de-[b]"], "unknown language code '[b]'; expected one of ar,"),
+        (["--pair", "zh-en"], "no translation table at 'zh-en'; expected"),
+        (["--table", "en-de"], "the table en-de translates en-de, not de-en"),
         (["--table", ""], "no translation table at ''"),
         (["--table", "nowhere"], "no translation table at 'nowhere'"),
         (["--table", "file"], "file is no translation table: it has no pt_meta.json"),

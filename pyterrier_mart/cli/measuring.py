@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +14,7 @@ import pandas as pd
 import pyterrier as pt
 from ir_measures import AP, P, R
 
-from pyterrier_mart import BM25Index, SMTQueryTranslator, TranslationTable, __version__, bm25_index
+from pyterrier_mart import BM25Retriever, SMTQueryTranslator, TranslationTable, __version__, bm25_index
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.evaluation import split
 
@@ -32,6 +30,10 @@ class Outcome(NamedTuple):
 
     table: pd.DataFrame
     settings: dict[str, Any]
+
+    def row(self, name: str) -> pd.Series:
+        """Returns the values of a system."""
+        return self.table.set_index("name").loc[name]
 
 
 def measure(
@@ -63,19 +65,18 @@ def measure(
         and of the paired t-tests.
     """
     data = xquad_r.XQuADR(question_language, document_language)
-    with _index(data, stop, engine, progress) as index, tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+    with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+        index = bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
         systems = {"no translation": bm25, "SMT (table)": SMTQueryTranslator(table, stop=stop) >> bm25}
         if encoder is not None:
-            systems |= _dense(data, encoder, Path(tmp), progress)
+            systems |= dense_systems(data, encoder, Path(tmp), progress)
         systems["human translation"] = data.human_translation() >> bm25
-        topics = data.get_topics()
-        frame = _experiment(systems, topics, data.get_qrels(), verbose=progress)
-        settings = _settings(data, topics, index, bm25, stop, table)
-        return Outcome(frame, settings | ({"encoder": encoder} if encoder is not None else {}))
+        settings = {} if encoder is None else {"encoder": encoder}
+        return compare(systems, data, data.get_topics(), bm25, table, settings, verbose=progress)
 
 
-def _dense(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> dict[str, pt.Transformer]:
+def dense_systems(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> dict[str, pt.Transformer]:
     """Returns dense retrieval without training: as the encoder is, and with the mean of each language subtracted."""
     from pyterrier_mart import LanguageCentering, MetaSBERTRetriever
     from pyterrier_mart.meta import MultilingualCorpus
@@ -117,21 +118,21 @@ def measure_reranking(
     articles than what is trained on.
 
     Args:
-        question_language: As in :func:`measure`.
-        document_language: As in :func:`measure`.
-        table: As in :func:`measure`.
+        question_language: Language of the questions.
+        document_language: Language of the candidate sentences.
+        table: A table in that direction.
         encoder: What :func:`pyterrier_mart.encoders.resolve` takes.
-        questions: At most so many questions to train on; ``None`` for all of the fold, about 720.
-        epochs: How often.
+        questions: Maximum number of questions to train on; ``None`` for all of the fold, about 720.
+        epochs: How often each of them is trained on.
         depth: Documents to re-rank for each question; the rest follow in the first stage's order.
-        freeze_layers: So many of the encoder's layers, and its embeddings, are not trained, which saves time.
-        test_questions: At most so many; ``None`` for all of the fold.
-        engine: As in :func:`measure`.
-        stop: As in :func:`measure`.
+        freeze_layers: Number of the encoder's layers that are not trained, nor its embeddings, which saves time.
+        test_questions: Maximum number of questions to test on; ``None`` for all of the fold.
+        engine: ``"auto"``, ``"pisa"`` or ``"terrier"``.
+        stop: Whether stop words are left out of queries and index.
         progress: Whether to show progress bars.
 
     Returns:
-        As :func:`measure`; the baseline is query translation.
+        A :func:`pt.Experiment` table as of :func:`measure`; the baseline is query translation.
     """
     from pyterrier_mart import MARTReRanker, TrainingOptions
 
@@ -145,7 +146,8 @@ def measure_reranking(
         freeze_layers=freeze_layers, trainer={"lr_scheduler_type": "linear"},
     )  # fmt: skip
     rank = MARTReRanker(encoder, table, training=options, positives_text=data, verbose=progress)
-    with _index(data, stop, engine, progress=False) as index:
+    with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
+        index = bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=False)
         bm25 = index.bm25(num_results=100)
         smt = SMTQueryTranslator(table, stop=stop) >> bm25
         pipeline: Any = smt % depth >> data.text_loader() >> rank
@@ -156,42 +158,42 @@ def measure_reranking(
             "human translation": data.human_translation() >> bm25,
         }
         tested = by_qid.loc[list(fold.test)[:test_questions]].reset_index(drop=True)
-        frame = _experiment(systems, tested, qrels[qrels["qid"].isin(tested["qid"])])
-        settings = _settings(data, tested, index, bm25, stop, table)
-    settings |= {
-        "encoder": encoder, "training_questions": len(chosen), "depth": depth, "training": options.as_json(),
-        "loss": [round(entry["loss"], 4) for entry in rank.history or [] if "loss" in entry],
-    }  # fmt: skip
-    return Outcome(frame, settings)
+        settings = {
+            "encoder": encoder, "training_questions": len(chosen), "depth": depth, "training": options.as_json(),
+            "loss": [round(entry["loss"], 4) for entry in rank.history or [] if "loss" in entry],
+        }  # fmt: skip
+        return compare(systems, data, tested, bm25, table, settings)
 
 
-@contextmanager
-def _index(data: xquad_r.XQuADR, stop: bool, engine: str, progress: bool) -> Iterator[BM25Index]:
-    with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
-        yield bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
-
-
-def _experiment(systems: dict[str, Any], topics: pd.DataFrame, qrels: pd.DataFrame, **options: Any) -> pd.DataFrame:
+def compare(
+    systems: dict[str, Any],
+    data: xquad_r.XQuADR,
+    topics: pd.DataFrame,
+    bm25: BM25Retriever,
+    table: TranslationTable,
+    settings: dict[str, Any],
+    *,
+    verbose: bool = False,
+) -> Outcome:
+    """Compares systems with the first of them; the settings are those of them that are not of all."""
+    qrels = data.get_qrels()
+    qrels = qrels[qrels["qid"].isin(topics["qid"])]
     with warnings.catch_warnings():  # that systems share components
         warnings.filterwarnings("ignore", message="There are shared pipeline components")
-        measures = [AP @ 100, P @ 10, R @ 100]
-        return pt.Experiment(
-            list(systems.values()), topics, qrels, measures, names=list(systems), baseline=0, **options
-        )
-
-
-def _settings(
-    data: xquad_r.XQuADR, topics: pd.DataFrame, index: BM25Index, bm25: Any, stop: bool, table: TranslationTable
-) -> dict[str, Any]:
-    return {
+        frame = pt.Experiment(
+            list(systems.values()), topics, qrels, [AP @ 100, P @ 10, R @ 100], names=list(systems), baseline=0,
+            verbose=verbose,
+        )  # fmt: skip
+    index = bm25.index
+    packages = ["python-terrier", "pyterrier", "numpy", "pandas", "torch", "transformers"]
+    packages += ["pyterrier-pisa"] if index.engine == "pisa" else []
+    return Outcome(frame, {
         "dataset": f"mart:{data.name}", "topics": len(topics), "documents": len(index),
-        "engine": index.engine, "k1": bm25.k1, "b": bm25.b, "stop": stop, "top_k": 10,
+        "engine": index.engine, "k1": bm25.k1, "b": bm25.b, "stop": index.analyzer.stop, "top_k": 10,
         "table": {"direction": "-".join(table.languages), "entries": len(table), "fingerprint": table.fingerprint},
-        "versions": _versions(index.engine),
-    }  # fmt: skip
-
-
-def _versions(engine: str) -> dict[str, str]:
-    names = ["python-terrier", "pyterrier", "numpy", "pandas"] + (["pyterrier-pisa"] if engine == "pisa" else [])
-    names += ["torch", "transformers"]
-    return {"pyterrier-mart": __version__, "python": platform.python_version()} | {n: version(n) for n in names}
+        "versions": {
+            "pyterrier-mart": __version__, "python": platform.python_version(),
+            **{name: version(name) for name in packages},
+        },
+        **settings,
+    })  # fmt: skip

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 from contextlib import nullcontext
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 import typer
 from rich.table import Table
 
 from pyterrier_mart import TranslationTable
-from pyterrier_mart.cli.console import arrow, errors, out
+from pyterrier_mart.cli.console import arrow, errors, out, say
 from pyterrier_mart.cli.measuring import MEASURES, Outcome, measure, measure_reranking
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.encoders import PACKAGED, resolve
@@ -27,19 +26,11 @@ _SIGNIFICANT = 0.05
 _NARROW = 75  # columns in which values and their differences do not fit side by side
 
 
-class EngineName(str, Enum):
-    """The choices of ``--engine``."""
-
-    auto = "auto"
-    pisa = "pisa"
-    terrier = "terrier"
-
-
 def quickstart(
     pair: Annotated[str, typer.Option(help="Question and document language.", metavar="Q-D")] = "de-en",
-    engine: Annotated[EngineName, typer.Option(help="Search engine; auto is PISA where it is installed.")] = (
-        EngineName.auto
-    ),
+    engine: Annotated[
+        Literal["auto", "pisa", "terrier"], typer.Option(help="Search engine; auto is PISA where it is installed.")
+    ] = "auto",
     table: Annotated[
         str | None, typer.Option(help="Your own translation table (a directory) instead of the bundled one.")
     ] = None,
@@ -62,21 +53,20 @@ def quickstart(
 
     Everything is in packages: 1190 questions and about 1200 sentences (XQuAD-R), the translation table, the encoder.
     """
-    languages = _languages(pair)
-    known = _table(table, languages)
+    languages = languages_of(pair)
+    known = TranslationTable.load("-".join(languages) if table is None else table)
+    if known.languages != languages:
+        raise ValueError(f"the table {table} translates {'-'.join(known.languages)}, not {'-'.join(languages)}")
     if dense or rerank:
-        _check_encoder(encoder)  # what is missing is better known before the work than after it
+        check_encoder(encoder)  # what is missing is better known before the work than after it
+    options: Any = {"engine": engine, "stop": stop, "progress": True}
     q, d = (LANGUAGES[lang] for lang in languages)
     title = f"{q} questions {arrow()} {d} sentences"
-    errors.print(f"{q} questions, {d} sentences; translating with {known!r}", markup=False, soft_wrap=True)
-    # Entered first, for the same reason.
+    say(f"{q} questions, {d} sentences; translating with {known!r}", errors)
     with atomic_file(json_file) if json_file is not None else nullcontext() as tmp:
-        outcome = measure(
-            *languages, known, encoder=encoder if dense else None, engine=engine.value, stop=stop, progress=True
-        )
-        written = _as_json(outcome)
-        settings = outcome.settings
-        out.print(_as_table(outcome.table, title))
+        outcome = measure(*languages, known, encoder=encoder if dense else None, **options)
+        written, settings = as_json(outcome), outcome.settings
+        out.print(as_table(outcome.table, title))
         out.print(
             f"{settings['topics']} topics, {settings['documents']} documents; BM25 by {settings['engine']} "
             f"(k1={settings['k1']}, b={settings['b']}). Below each "
@@ -84,12 +74,25 @@ def quickstart(
         )
         if dense:
             out.print(f"Dense: vectors of {encoder}, not trained; centred: the mean of each language subtracted.")
-        out.print()
-        out.print(_sentence(outcome.table, q, d))
+        raw, smt, human = (
+            outcome.row(name)["AP@100"] for name in ("no translation", "SMT (table)", "human translation")
+        )
+        reach = f", {smt / human:.0%} of the {human:.3f} that human translation reaches" if human > 0 else ""
+        out.print(
+            f"\nSearching {d} with {q} words finds little ({raw:.3f} AP@100); translating each word with the table "
+            f"gives {smt:.3f}{reach} ({verdict(outcome, 'SMT (table)')} from no translation)."
+        )
         if rerank:
+            again = measure_reranking(*languages, known, encoder=encoder, **options)
+            written["reranking"], settings = as_json(again), again.settings
             out.print()
-            again = _rerank(languages, known, encoder, engine.value, stop, title)
-            written["reranking"] = _as_json(again)
+            out.print(as_table(again.table, f"{title}, re-ranked"))
+            smt, mart, _ = again.table["AP@100"]
+            out.print(
+                f"MART on {settings['encoder']}, trained on {settings['training_questions']} questions, re-ranks the "
+                f"first {settings['depth']} sentences of {settings['topics']} other questions, about other articles.\n"
+                f"On these, re-ranking takes AP@100 from {smt:.3f} to {mart:.3f} ({verdict(again, 'MART')})."
+            )
         if tmp is not None:
             tmp.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     out.print(
@@ -100,79 +103,50 @@ def quickstart(
     )
 
 
-def _check_encoder(name: str) -> None:
+def languages_of(pair: str) -> tuple[str, str]:
+    """Returns the languages of questions and documents.
+
+    Raises:
+        ValueError: If they are not two of XQuAD-R's.
+    """
+    codes = [language_code(code) for code in pair.split("-")]
+    if len(codes) != 2 or codes[0] == codes[1] or not set(codes) <= set(xquad_r.LANGUAGES):
+        usable = [name for name in TranslationTable.bundled() if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
+        raise ValueError(
+            f"--pair must be two languages of XQuAD-R ({', '.join(xquad_r.LANGUAGES)}), such as de-en, not {pair!r}; "
+            f"bundled tables: {', '.join(usable)}"
+        )
+    return codes[0], codes[1]
+
+
+def check_encoder(name: str) -> None:
     """Raises an error if an encoder cannot be had."""
-    path = resolve(name)
     from transformers import AutoConfig
 
+    path = resolve(name)
     try:
         AutoConfig.from_pretrained(path)
     except OSError as err:
         raise ValueError(
-            f"--encoder {name}: there is no such encoder here, and it could not be loaded from the hub; expected "
-            f"{', '.join(PACKAGED)}, a directory, or the name of a model on the hub"
+            f"--encoder must be one of {', '.join(PACKAGED)}, a directory, or a model on the hub that can be loaded, "
+            f"not {name!r}"
         ) from err
 
 
-def _rerank(
-    languages: tuple[str, str], table: TranslationTable, encoder: str, engine: str, stop: bool, title: str
-) -> Outcome:
-    """Measures re-ranking and prints it."""
-    outcome = measure_reranking(*languages, table, encoder=encoder, engine=engine, stop=stop, progress=True)
-    settings = outcome.settings
-    out.print(_as_table(outcome.table, f"{title}, re-ranked"))
-    out.print(
-        f"MART on {settings['encoder']}, trained on {settings['training_questions']} questions, re-ranks the first "
-        f"{settings['depth']} sentences of {settings['topics']} other questions, about other articles."
-    )
-    smt, mart, _ = outcome.table["AP@100"]
-    p = outcome.table["AP@100 p-value"].iloc[1]
-    verdict = "a significant difference" if p < _SIGNIFICANT else "no significant difference"
-    out.print(f"On these, re-ranking takes AP@100 from {smt:.3f} to {mart:.3f} ({verdict}).")
-    return outcome
+def verdict(outcome: Outcome, name: str) -> str:
+    """Says whether a system differs from the first."""
+    significant = outcome.row(name)["AP@100 p-value"] < _SIGNIFICANT
+    return "a significant difference" if significant else "no significant difference"
 
 
-def _languages(pair: str) -> tuple[str, str]:
-    parts = pair.split("-")
-    if len(parts) != 2:
-        raise ValueError(f"--pair {pair!r} is not of the form Q-D, such as de-en; bundled: {', '.join(_usable())}")
-    try:
-        q, d = map(language_code, parts)
-    except ValueError as err:
-        raise ValueError(f"--pair {pair!r}: {err}") from err
-    if missing := [lang for lang in (q, d) if lang not in xquad_r.LANGUAGES]:
-        raise ValueError(
-            f"--pair {pair}: XQuAD-R has no {LANGUAGES[missing[0]]}; it has {', '.join(xquad_r.LANGUAGES)}"
-        )
-    if q == d:
-        raise ValueError(f"--pair {pair}: nothing to translate; name two languages")
-    return q, d
-
-
-def _table(name: str | None, languages: tuple[str, str]) -> TranslationTable:
-    direction = "-".join(languages)
-    if name is None and direction not in TranslationTable.bundled():
-        raise ValueError(
-            f"--pair {direction}: no bundled table translates {direction}; name your own with --table, or a pair of "
-            f"{', '.join(_usable())}"
-        )
-    table = TranslationTable.load(direction if name is None else name)
-    if table.languages != languages:
-        raise ValueError(f"the table {name} translates {'-'.join(table.languages)}, expected {direction}")
-    return table
-
-
-def _usable() -> list[str]:
-    """The bundled tables between languages of XQuAD-R."""
-    return [name for name in TranslationTable.bundled() if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
-
-
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Returns the settings and results as JSON values."""
     rows = json.loads(outcome.table.to_json(orient="records", double_precision=15))
     return {"settings": outcome.settings, "results": rows}
 
 
-def _as_table(frame: pd.DataFrame, title: str) -> Table:
+def as_table(frame: pd.DataFrame, title: str) -> Table:
+    """Returns a table of each system's values and their differences from the first system's."""
     table = Table(title=title, title_justify="left")
     table.add_column("system")
     for name in MEASURES:
@@ -187,16 +161,3 @@ def _as_table(frame: pd.DataFrame, title: str) -> Table:
             cells.append(cell)
         table.add_row(*cells)
     return table
-
-
-def _sentence(frame: pd.DataFrame, q: str, d: str) -> str:
-    """What the numbers mean."""
-    by_name = frame.set_index("name")
-    raw, smt, human = (by_name["AP@100"][name] for name in ("no translation", "SMT (table)", "human translation"))
-    p = by_name["AP@100 p-value"]["SMT (table)"]
-    verdict = "a significant difference" if p < _SIGNIFICANT else "no significant difference"
-    reach = f", {smt / human:.0%} of the {human:.3f} that human translation reaches" if human > 0 else ""
-    return (
-        f"Searching {d} with {q} words finds little ({raw:.3f} AP@100); translating each word with the table gives "
-        f"{smt:.3f}{reach} ({verdict} from no translation)."
-    )
