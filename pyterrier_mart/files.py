@@ -94,10 +94,10 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Co
     """Raises if :func:`atomic_directory` may not write to a path; returns whether there is a directory to replace."""
     try:  # one look: another writer may be moving directories here
         names = {entry.name for entry in path.iterdir()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError) as err:
+        if path.is_file():
+            raise FileExistsError(f"cannot write the directory {path}: it is a file") from err
         return False
-    except NotADirectoryError as err:
-        raise FileExistsError(f"cannot write the directory {path}: it is a file") from err
     if names and marker is not None and marker not in names:
         raise FileExistsError(f"{path} exists and is not replaced, since it holds no {marker}; name another path")
     if files is not None and (others := sorted(names.difference(files))):
