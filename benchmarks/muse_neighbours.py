@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.table_open import peak, resident, word
-from pyterrier_mart.translation import formats
+from pyterrier_mart import TranslationTable
 from pyterrier_mart.translation.formats import vectors
 
 WORDS, DIMENSIONS, K = 20_000, 300, 5
@@ -64,7 +64,7 @@ def measure(way: str, directory: Path, sample: int) -> dict[str, object]:
     before, start = resident(), time.perf_counter()
     if way == "package":
         inside = 0.0
-        nearest = vectors._nearest
+        nearest = vectors.nearest
 
         def timed(*args: object) -> object:
             nonlocal inside
@@ -73,8 +73,8 @@ def measure(way: str, directory: Path, sample: int) -> dict[str, object]:
             inside += time.perf_counter() - begin
             return found
 
-        with mock.patch.object(vectors, "_nearest", timed):
-            table = formats.read_vectors(*paths, "de", "en", k=K)
+        with mock.patch.object(vectors, "nearest", timed):
+            table = TranslationTable.read_vectors(*paths, "de", "en", k=K)
         seconds = {"all": time.perf_counter() - start, "search": inside}
         names = list(table.source_words)[:: len(table.source_words) // sample]
         neighbours = {name: sorted(table.translations(name)) for name in names}

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from pyterrier_mart import Analyzer, TranslationTable
+from pyterrier_mart.translation.entries import Entries
 
 ENTRIES, PER_WORD = 5_000_000, 20
 
@@ -44,10 +45,10 @@ def make(directory: Path, entries: int) -> None:
     s = np.arange(n_words).repeat(PER_WORD)
     t = (s + rng.integers(1, n_words // PER_WORD, entries).reshape(n_words, PER_WORD).cumsum(axis=1).ravel()) % n_words
     weights = rng.exponential(size=entries)
-    table = TranslationTable._from_entries(
-        [word("wort", i) for i in range(n_words)], [word("word", i) for i in range(n_words)],
-        s, t, weights, weights="count", source=Analyzer("de"), target=Analyzer("en"), meta={"source": "synthetic"},
-    )  # fmt: skip
+    table = TranslationTable.from_entries(Entries(
+        Analyzer("de"), Analyzer("en"), [word("wort", i) for i in range(n_words)],
+        [word("word", i) for i in range(n_words)], s, t, weights, "count", {"source": "synthetic"},
+    ))  # fmt: skip
     assert len(table) == entries
     table.save(directory / "table")
     with open(directory / "table.tsv", "w", encoding="utf-8") as file:

@@ -23,6 +23,7 @@ import pandas as pd
 
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable
 from pyterrier_mart.datasets import XQuADR, xquad_r
+from pyterrier_mart.translation.entries import Entries
 
 TOP_K = 10
 
@@ -44,10 +45,10 @@ def the_table() -> tuple[str, TranslationTable]:
     counts = np.where(known, rng.geometric(1 / 15, len(german)), 0)
     s = np.arange(len(german)).repeat(counts)
     t = rng.integers(0, len(english), len(s))
-    return "synthetic", TranslationTable._from_entries(
-        german, english, s, t, rng.pareto(1.2, len(s)), weights="count",
-        source=Analyzer("de"), target=Analyzer("en"), meta={"source": "synthetic"},
-    )  # fmt: skip
+    return "synthetic", TranslationTable.from_entries(Entries(
+        Analyzer("de"), Analyzer("en"), german, english, s, t, rng.pareto(1.2, len(s)), "count",
+        {"source": "synthetic"},
+    ))  # fmt: skip
 
 
 def plain_loop(table: Mapping[str, Mapping[str, float]], frame: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,7 @@ from experiments import report, tables
 from experiments.corpora import CORPORA, Corpus
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable
 from pyterrier_mart.datasets.ciral import published
-from pyterrier_mart.translation.builder import TableBuilder
+from pyterrier_mart.translation.builder import EntryBuilder
 
 ALL = "all sources"
 AGAIN = "all sources, learned again"
@@ -72,11 +72,11 @@ def alone(root: Path, lang: str, source: Source) -> Tables:
         return tables.learn(root, lang, [corpus for corpus in CORPORA if corpus not in source.corpora])
     made = []
     for one, other in ((lang, "en"), ("en", lang)):
-        builder = TableBuilder(one, other, phrases="split")
+        builder = EntryBuilder(one, other, phrases="split")
         for corpus in source.corpora:
             for foreign, english in dict.fromkeys(corpus.read(root, lang)):
                 builder.add(*((foreign, english) if one == lang else (english, foreign)))
-        made.append(builder.table("uniform").prune(top_k=tables.TOP_K))
+        made.append(TranslationTable.from_entries(builder.entries("uniform")).prune(top_k=tables.TOP_K))
     return made[0], made[1]
 
 

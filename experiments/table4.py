@@ -21,7 +21,7 @@ from pathlib import Path
 from experiments import paper, report, study
 from experiments.ranking import Setting, System
 from pyterrier_mart import TranslationTable
-from pyterrier_mart.translation.formats import FORMATS, read_vectors
+from pyterrier_mart.translation.formats import FORMATS
 
 _FIRST = "parallel text"
 _MIXTURE = "mixture"
@@ -54,7 +54,7 @@ def knowledge(setting: Setting) -> dict[str, TranslationTable]:
             sides = paths.split(",")
             if len(sides) != 2:
                 raise ValueError(f"--vectors: expected NAME=SOURCE,TARGET, found {entry!r}")
-            tables[name] = read_vectors(sides[0], sides[1], *setting.languages)
+            tables[name] = TranslationTable.read_vectors(sides[0], sides[1], *setting.languages)
         if setting.args.mixture is not None:
             first, *others = tables.values()
             if not others:

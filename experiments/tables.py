@@ -22,7 +22,7 @@ from experiments.corpora import CORPORA, FLORES_DEVTEST, LANGUAGES, Corpus, Pair
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.translation import quality, storage
-from pyterrier_mart.translation.builder import TableBuilder
+from pyterrier_mart.translation.builder import EntryBuilder
 from pyterrier_mart.translation.table import BUNDLED_SUFFIX
 
 PREFIXES = (4, 6)
@@ -55,10 +55,11 @@ def learn(root: Path, lang: str, held_out: Collection[Corpus] = ()) -> tuple[Tra
 
 
 def _finished(table: TranslationTable, words: Iterable[Pair]) -> TranslationTable:
-    builder = TableBuilder(table.source, table.target, phrases="split")
+    builder = EntryBuilder(table.source, table.target, phrases="split")
     for a, b in dict.fromkeys(words):
         builder.add(a, b)
-    frame = table.backfill(builder.table("uniform")).prune(top_k=TOP_K, threshold=THRESHOLD).to_frame()
+    listed = TranslationTable.from_entries(builder.entries("uniform"))
+    frame = table.backfill(listed).prune(top_k=TOP_K, threshold=THRESHOLD).to_frame()
     frame["prob"] = frame["prob"].astype(np.float64).round(_DECIMALS)
     return TranslationTable.from_frame(frame, table.source, table.target)
 
@@ -76,13 +77,13 @@ def against_muse(table: TranslationTable, root: Path) -> dict[str, float] | None
 def load(folder: Path, name: str) -> TranslationTable:
     """Loads a table that :func:`save` wrote."""
     path = folder / (name + BUNDLED_SUFFIX)
-    return TranslationTable._in_memory(*storage.unpack(path.read_bytes()), str(path))
+    return TranslationTable.from_arrays(*storage.unpack(path.read_bytes()), str(path))
 
 
 def save(table: TranslationTable, folder: Path) -> None:
     """Writes a table in the form of the bundled ones."""
     with atomic_file(folder / ("-".join(table.languages) + BUNDLED_SUFFIX)) as tmp:
-        tmp.write_bytes(storage.pack(table._arrays(), table.meta))
+        tmp.write_bytes(storage.pack(table.arrays, table.meta))
 
 
 def main() -> None:

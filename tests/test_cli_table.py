@@ -110,9 +110,9 @@ def test_train_from_a_stem_and_the_other_direction(run, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["de-en.tgz", "-t", "fr"], "de-en.tgz holds no two files whose names end in .de and .fr; found README, Euro"),
-        (["de-en.tgz/x", "-t", "en"], "de-en.tgz holds no two files under x whose names end in .de and .en"),
-        (["alone.de", "-t", "en"], "alone.de is named for de, and there is no alone.en beside it"),
+        (["de-en.tgz", "-t", "fr"], "de-en.tgz must hold two files whose names end in .de and .fr"),
+        (["de-en.tgz/x", "-t", "en"], "de-en.tgz/x must hold two files whose names end in .de and .en"),
+        (["alone.de", "-t", "en"], "expected alone.de and alone.en in ., found alone.de"),
         (["nowhere", "-t", "en"], "nowhere: No such file or directory"),
         (["half.tgz", "-t", "en"], "half.tgz: the archive is damaged or truncated"),
     ],

@@ -2,15 +2,14 @@
 
 import gzip
 import json
-import os
 import re
 import sys
-import zipfile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.translation import formats
 from pyterrier_mart.translation.builder import TableFormatError
 from pyterrier_mart.translation.table import TranslationTable
@@ -44,7 +43,7 @@ def put(tmp_path, name, content):
 
 
 def read(path, **options):
-    return formats.read(path, "de", "en", **options)
+    return TranslationTable.read(path, "de", "en", **options)
 
 
 # --- every format from literal examples ------------------------------------------------------------------------------
@@ -138,35 +137,26 @@ BAD_LINES = [
     ("lex.f2e", "house Haus 0.5\nhome Haus\ncat Katze 1\n", 2, "expected 'target source prob', found 'home Haus'"),
     ("lex.f2e", "house Haus 0.5\nhome Haus x\ncat Katze 1\n", 2, "expected a number, found 'x'"),
     ("lex.f2e", "house Haus 0.5\nhome Haus nan\ncat Katze 1\n", 2, "nan is not a finite number"),
-    ("lex.f2e", "house Haus 0.5\nhome Haus -1\ncat Katze 1\n", 2, "-1.0 is not a finite number >= 0"),
     ("lex.f2e", "house Haus 0.5\nhome Haus 1.5\ncat Katze 1\n", 2, "the probability 1.5 is above 1"),
-    ("lex.f2e", "house Haus 0.5\nhouse Haus 0.2\ncat Katze 1\n", 2, "'Haus' -> 'house' is listed before"),
     ("lex.f2e", b"house Haus 0.5\nhom\xff Haus 0.2\ncat Katze 1", 2, "byte 4 of the line (0xff) is not UTF-8"),
-    ("lex.f2e", "house Haus 0.5\n" + "x" * (3 << 20) + "\ncat Katze 1\n", 2, "longer than 1,048,576 bytes"),
     ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\nKatze\tcat\t1", 3, "expected 3 columns, found 2"),
-    ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\t\nKatze\tcat\t1", 3, "expected a number, found ''"),
     ("t.csv", 'source,target,prob\n"Haus\n",house,0.5\n"Haus"x,home,1\nKatze,cat,1', 4, "not CSV: ',' expected after"),
     ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\n', 4, "not CSV: unexpected end of data"),
-    ("t.csv", b"source,target,prob\n\nHaus,house,0.5\n\xe4,b,1\nKatze,cat,1", 4, "byte 1 of the line (0xe4)"),
-    ("t.json", '{"Haus": {"house": 0.5,\n"home": "x"},\n"Katze": {"cat": 1}}', 2, "at 'Haus': 'home', found 'x'"),
-    ("t.json", '{"Haus": {"house": 0.5,\n"home": true}, "Katze": {"cat": 1}}', 2, "found True"),
-    ("t.json", '{"Haus": {"house": 0.5,\n"home": 1' + "0" * 9999 + '}, "Katze": {"cat": 1}}', 2, "inf is not a finite"),
-    ("t.json", '{"Haus": {"house": 0.5,\n"house": 0.2}, "Katze": {"cat": 1}}', 2, "'Haus': 'house' is listed before"),
-    ("t.json", '{"Haus": {"a": 0.5},\n"Haus": {"b": [\n1, {}]},\n"Katze": {"cat": 1}}', 2, "listed before, in line 1"),
-    ("t.json", '{"Haus": {"house": 0.5},\n"Maus": 3, "Katze": {"cat": 1}}', 2, "an object at 'Maus', found 3.0"),
+    ("t.json", '{"Haus": {"house": 0.5, "home": "x"}, "Katze": {"cat": 1}}', 0, "'Haus' -> 'home', found 'x'"),
+    ("t.json", '{"Haus": {"house": 0.5, "house": 0.2}, "Katze": {"cat": 1}}', 0, "the key 'house' is listed twice"),
+    ("t.json", '{"Haus": {"house": 0.5}, "Maus": 3, "Katze": {"cat": 1}}', 0, "an object at 'Maus', found 3.0"),
     ("de-en.txt", "Haus house\nHaus\nKatze cat\n", 2, "expected 'source target', found 'Haus'"),
-    ("de-en.txt", "Haus house\nHaus big home\nKatze cat\n", 2, "expected 'source target', found 'Haus big home'"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, content, line, reason", BAD_LINES)
 def test_malformed_line(tmp_path, name, content, line, reason):
     path = put(tmp_path, name, content)
-    with pytest.raises(TableFormatError, match=re.escape(f"{path}, line {line}: ") + ".*" + re.escape(reason)):
-        read(path)
-    with pytest.warns(
-        UserWarning, match=re.escape(f"{path}: skipped 1 malformed entry, the first: {path}, line {line}: ")
+    with pytest.raises(
+        TableFormatError, match=re.escape(f"{path}, line {line}: " if line else f"{path}: ") + ".*" + re.escape(reason)
     ):
+        read(path)
+    with pytest.warns(UserWarning, match=re.escape(f"{path}: skipped 1 malformed entry, the first: {path}")):
         table = read(path, on_error="skip")
     assert set(table.source_words) == {"haus", "katze"}
     assert table.meta["malformed_entries_skipped"] == 1
@@ -175,49 +165,37 @@ def test_malformed_line(tmp_path, name, content, line, reason):
 BAD_FILES = [
     ("t.tsv", "a\tb\tc\nHaus\thouse\t1\n", {}, "line 1: missing column 'source'; found 'a', 'b', 'c'"),
     ("t.tsv", "source\ttarget\tp\nHaus\thouse\t1\n", {}, "missing column 'prob'; found 'source', 'target', 'p'"),
-    ("t.tsv", "source\ttarget\tprob\tprob\nHaus\thouse\t1\t1\n", {}, "line 1: more than one column 'prob'"),
-    ("t.tsv", "Haus\n", {"header": False}, "line 1: expected two or three columns, found one"),
-    ("t.tsv", "Haus\thouse\n", {"header": False, "columns": (0, 2)}, "line 1: expected a column 2, found 2 columns"),
+    ("t.tsv", "Haus\n", {"header": False}, "line 1: missing column 1"),
+    ("t.tsv", "Haus\thouse\n", {"header": False, "columns": (0, 2)}, "line 1: missing column 2"),
     ("t.tsv", "", {}, "no entries"),
-    ("t.tsv", "source\ttarget\tprob\n", {}, "no entries"),
     ("t.tsv", "source\ttarget\nein Haus\thouse\n", {}, "none of its 1 entries is a translation of a single word"),
-    ("lex.f2e", "", {}, "no entries"),
     ("lex.f2e", "nonsense\n", {"on_error": "skip"}, "no entries (1 malformed)"),
     ("t.json", "", {}, "no entries"),
-    ("t.json", "{}", {}, "no entries"),
-    ("t.json", "[1]", {}, "line 1: expected an object {source: {target: probability}}, found '[1]'"),
-    ("t.json", '{"a": {"b": 1}\n', {}, "line 2: expected ',' or '}', found the end of the file"),
-    ("t.json", '{"a": {"b": 1},\n}', {}, "line 2: expected a key in quotation marks, found '}'"),
-    ("t.json", '{"a": {"b": 1}}\n x', {}, "line 2: expected nothing after the object, found 'x'"),
-    ("t.json", '{"a": {"b"\n 1}}', {}, "line 2: expected ':', found '1}}'"),
-    ("t.json", '{"a": {"b":\n}}', {}, "line 2: expected a JSON value, found '}}'"),
-    ("t.json", '{"a":' + "[" * 100_000, {}, "line 1: expected a JSON value of at most 50 levels, found '[[["),
-    ("t.json", b'{"a":\n{"\xff": 1}}', {}, "line 2: 0xff is not UTF-8"),
-    ("de-en.txt", "", {}, "no entries"),
+    ("t.json", "[1]", {}, "expected an object {source: {target: probability}}, found [1.0]"),
+    ("t.json", '{"a": {"b": 1},\n}', {}, "not JSON in UTF-8: .*line 2"),
+    ("t.json", '{"a":' + "[" * 100_000, {}, "not JSON in UTF-8"),
+    ("t.json", b'{"a":\n{"\xff": 1}}', {}, "not JSON in UTF-8"),
     ("t.parquet", "no parquet", {}, "not a Parquet file"),
-    ("t.zip", "no zip", {}, "the compressed file is damaged"),
+    ("t.zip", "no zip", {}, "not a zip file"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, content, options, reason", BAD_FILES)
 def test_malformed_file(tmp_path, name, content, options, reason):
     path = put(tmp_path, name, content)
-    with pytest.raises(TableFormatError, match=re.escape(str(path)) + ".*" + re.escape(reason)):
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(reason).replace(r"\.\*", ".*")):
         read(path, **options)
 
 
-@pytest.mark.parametrize("name", ["lex.f2e.gz", "t.tsv.gz", "t.csv.gz", "t.json.gz", "de-en.txt.gz"])
-def test_damaged_gzip(tmp_path, name):
-    stem = name.removesuffix(".gz")
-    text = {"lex.f2e": MOSES, "t.tsv": TSV + "\n", "t.csv": CSV, "t.json": PSQ, "de-en.txt": MUSE}[stem]
-    whole = gzip.compress((text * 50).encode("utf-8"))
-    for damaged in (whole[:-10], whole[:40], whole[:-8] + b"12345678", whole[:30] + b"\xff" * 20 + whole[50:]):
-        path = tmp_path / name
+def test_damaged_gzip(tmp_path):
+    whole = gzip.compress((MOSES * 50).encode("utf-8"))
+    path = tmp_path / "lex.f2e.gz"
+    for damaged in (whole[:-10], whole[:-8] + b"12345678", whole[:30] + b"\xff" * 20 + whole[50:]):
         path.write_bytes(damaged)
-        with pytest.raises(TableFormatError, match=re.escape(str(path)) + ".*compressed file is damaged or truncated"):
+        with pytest.raises(ArchiveError, match=re.escape(str(path)) + ".*damaged or truncated"):
             read(path, on_error="skip")
-    path.write_text(text)
-    with pytest.raises(TableFormatError, match="not a gzip file, although its name ends in .gz"):
+    path.write_text(MOSES)
+    with pytest.raises(ArchiveError, match="not a gz file, although its name ends in .gz"):
         read(path)
 
 
@@ -235,20 +213,7 @@ def test_files_that_are_not_there(tmp_path):
             read(tmp_path, format={"t.tsv": "tsv", "t.json": "psq", "t.parquet": "parquet"}.get(name, "muse"))
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(tmp_path):
-    path = put(tmp_path, "t.tsv", TSV)
-    path.chmod(0)
-    with pytest.raises(PermissionError, match="t.tsv"):
-        read(path)
-
-
 # --- choosing a format -----------------------------------------------------------------------------------------------
-
-
-def test_formats_are_described():
-    for name, known in formats.FORMATS.items():
-        assert known.description and callable(known.reader), name
 
 
 def test_unknown_formats(tmp_path):
@@ -270,21 +235,18 @@ def test_unknown_options(tmp_path):
     path = put(tmp_path, "t.tsv", TSV)
     with pytest.raises(TypeError, match="'tsv' has no option 'order'; its options are columns, header, delimiter"):
         read(path, order="source target prob")
-    with pytest.raises(TypeError, match="'psq' has no option 'indent'; it has none"):
+    with pytest.raises(TypeError, match="'psq' has no option 'indent'; its options are none"):
         formats.write(TABLE, tmp_path / "t.json", indent=2)
     for options, reason in [
         ({"columns": ("source",)}, "columns must be those of source, target"),
         ({"columns": "source"}, "columns must be those of source, target"),
-        ({"columns": ("a", "b"), "header": False}, "columns must be positions"),
-        ({"delimiter": "::"}, "delimiter must be one character"),
+        ({"columns": ("a", "b"), "header": False}, "missing column 'a'"),
         ({"on_error": "ignore"}, "on_error must be"),
     ]:
         with pytest.raises(ValueError, match=reason):
             read(path, **options)
     with pytest.raises(ValueError, match="order must name"):
         read(path, format="source-target", order="source target")
-    with pytest.raises(ValueError, match="three different names"):
-        formats.write(TABLE, path, columns=("a", "b"))
 
 
 def test_progress_bar(tmp_path, capsys):
@@ -321,7 +283,7 @@ def test_round_trip(tmp_path, table, ending):
             continue
         path = tmp_path / (name + ending)
         formats.write(table, path, format=name)
-        again = formats.read(path, *table.languages, format=name)
+        again = TranslationTable.read(path, *table.languages, format=name)
         assert again == (uniform if name in ("muse", "freedict") else table), name
     assert not list(tmp_path.glob(".*"))
 
@@ -365,7 +327,7 @@ def test_a_failed_write_changes_nothing(tmp_path, name, monkeypatch):
         def to_frame(self):
             raise RuntimeError("power cut")
 
-    broken = Broken._in_memory(TABLE._arrays(), dict(TABLE.meta), "in memory")
+    broken = Broken.from_arrays(TABLE.arrays, dict(TABLE.meta))
     with pytest.raises(RuntimeError, match="power cut"):
         formats.write(broken, path, format=name)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -380,7 +342,7 @@ def test_parquet_checks(tmp_path):
     path = tmp_path / "t.parquet"
     TABLE.write(path)
     with pytest.raises(ValueError, match="holds de-en, but en-de was asked for"):
-        formats.read(path, "en", "de")
+        TranslationTable.read(path, "en", "de")
     pq.write_table(pa.table({"source": ["Haus", None, "Katze"], "target": ["house", "home", "cat"]}), path)
     with pytest.raises(TableFormatError, match=re.escape(f"{path}, line 2: expected two words, found ")):
         read(path)
@@ -388,7 +350,7 @@ def test_parquet_checks(tmp_path):
         assert len(read(path, on_error="skip")) == 2
     pq.write_table(pa.table({"s": ["Haus"], "t": ["house"], "p": [None], "q": ["x"]}), path)
     for columns, reason in [
-        (("s", "t", "q"), "line 1: expected a number in column 'q', found 'x'"),
+        (("s", "t", "q"), "line 1: expected a number as the weight of 'Haus' -> 'house', found 'x'"),
         (("s", "t", "p"), "line 1"),
         (None, "missing column 'source'"),
     ]:
@@ -408,87 +370,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
             act(tmp_path / "t.parquet")
 
 
-# --- PanLex ----------------------------------------------------------------------------------------------------------
-
-DUMP = {
-    "langvar": "id,lang_code,var_code,mutable\n1,deu,0,f\n2,eng,0,f\n3,xxx,0,f\n4,eng,1,f\n",
-    "expr": 'id,langvar,txt,txt_degr\n10,1,Haus,haus\n11,1,Katze,katze\n20,2,house,house\n21,2,"home, sweet",x\n'
-    "22,2,cat,cat\n23,4,moggy,moggy\n24,2,home,home\n30,3,zzz,zzz\n",
-    # meaning 1 and 2: two sources of one group; 3: another group; 5: only English
-    "denotation": "id,meaning,expr\n1,1,10\n2,1,20\n3,2,10\n4,2,20\n5,3,10\n6,3,20\n7,3,24\n8,4,11\n9,4,22\n10,4,23\n"
-    "11,5,22\n12,4,30\n",
-    "meaning": "id,source\n1,100\n2,101\n3,102\n4,102\n5,999\n",
-    "source": "id,grp,quality\n100,7,3\n101,7,5\n102,102,4\n",
-}
-EXTENDED = (
-    "denotation,meaning,source,grp,quality,expr,langvar\n1,1,100,7,3,10,1\n2,1,100,7,3,20,2\n3,2,101,7,5,10,1\n"
-    "4,2,101,7,5,20,2\n5,3,102,,4,10,1\n6,3,102,,4,20,2\n7,3,102,,4,24,2\n8,4,102,,4,11,1\n9,4,102,,4,22,2\n"
-    "10,4,102,,4,23,4\n11,5,102,,4,22,2\n"
-)
-
-
-def dump(directory, **changes):
-    directory.mkdir(exist_ok=True)
-    for name, text in {**DUMP, **changes}.items():
-        if text is not None:
-            (directory / f"{name}.csv").write_text(text)
-    return directory
-
-
-@pytest.mark.parametrize("extended", [False, True])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_panlex_dump(tmp_path, extended, zipped):
-    changes = {"denotation": None, "meaning": None, "source": None, "denotationx": EXTENDED} if extended else {}
-    path = dump(tmp_path / "panlex-20240101-csv", **changes)
-    if zipped:
-        with zipfile.ZipFile(tmp_path / "panlex.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-            for file in path.iterdir():
-                packed.write(file, f"{path.name}/{file.name}")
-        path = tmp_path / "panlex.zip"
-    table = read(path)
-    # house: max(3, 5) of group 7 + 4; home: 4
-    assert table.translations("Haus") == pytest.approx({"house": 9 / 13, "home": 4 / 13})
-    assert table.translations("Katze") == {"cat": 0.5, "moggy": 0.5}
-    assert read(path, target_variety=0).translations("Katze") == {"cat": 1.0}
-    assert formats.read(path, "en", "de").translations("cat") == {"katze": 1.0}
-    with pytest.raises(ValueError, match=r"langvar.csv: no variety 7 of 'en'; found \[0, 1\]"):
-        read(path, target_variety=7)
-    with pytest.raises(ValueError, match="langvar.csv: no language 'so'"):
-        formats.read(path, "de", "so")
-
-
-def test_panlex_group_is_optional(tmp_path):
-    path = dump(tmp_path / "d", source="id,quality\n100,3\n101,5\n102,4\n")
-    assert read(path).prob("house", "haus") == pytest.approx(12 / 16)
-
-
-@pytest.mark.parametrize(
-    "changes, reason",
-    [
-        ({"expr": None}, r"d: missing expr\.csv; found"),
-        ({"expr": "id,langvar\n"}, r"expr\.csv, line 1: missing column 'txt'; found id, langvar"),
-        ({"expr": ""}, r"expr\.csv, line 1: missing column"),
-        ({"expr": DUMP["expr"] + "x,1,Maus,maus\n"}, r"expr\.csv, line 10: expected a number, found 'x'"),
-        ({"expr": DUMP["expr"] + "9,1\n"}, r"expr\.csv, line 10: expected 4 columns, found 2"),
-        ({"denotation": DUMP["denotation"] + f"13,{10**30},10\n"}, r"denotation\.csv, line 14: expected a number"),
-        ({"meaning": "id,source\n1,5\n"}, r"meaning\.csv, line 2: the source '5' is not in source\.csv"),
-        ({"source": "id,grp,quality\n100,7,-3\n101,7,5\n102,102,4\n"}, r"meaning\.csv, line 2: the quality '-3'"),
-        ({"denotation": "id,meaning,expr\n"}, "no entries"),
-    ],
-)
-def test_malformed_panlex_dump(tmp_path, changes, reason):
-    with pytest.raises(TableFormatError, match=reason):
-        read(dump(tmp_path / "d", **changes))
-
-
-def test_damaged_panlex_zip(tmp_path):
-    path = tmp_path / "panlex.zip"
-    with zipfile.ZipFile(path, "w") as packed:
-        for name, text in DUMP.items():
-            packed.writestr(f"{name}.csv", text)
-    path.write_bytes(path.read_bytes().replace(b"moggy", b"MOGGY"))
-    with pytest.raises(TableFormatError, match="panlex.zip.*damaged"):
-        read(path)
+# --- word lists and exports ------------------------------------------------------------------------------------------
 
 
 def test_panlex_export(tmp_path):
@@ -498,108 +380,6 @@ def test_panlex_export(tmp_path):
     assert read(path, format="panlex", columns=("from", "to")) == UNIFORM
     with pytest.raises(TableFormatError, match="line 1: missing column 'source'"):
         read(path, format="panlex")
-
-
-# --- FreeDict --------------------------------------------------------------------------------------------------------
-
-DICT = """Haus /hˈaʊs/ <neut, n, sg>
- [arch.] house <n>, home <n>chm. (of sb.), big house <n>
-         Note: a thing, another thing
-      "zu Hause"  - at home
-   Synonyms: {Bau}, {Gebäude}
-
- see: {Häuser}
-|Haus… /hˈaʊs/
-domestic
-|etw. aufheben /ˈaʊf/
-1. lift
-2.
-keep
-; save
-|Sehen
-see <v>
-|Stickstoff /x/ (N)
-nitrogen
-|Häuser <n>
-
- Plural of {Haus}: houses
-|"""
-HEADWORDS = [["haus"], ["haus"], ["etw aufheben"], ["sehen"], ["n", "stickstoff"], ["häuser"]]
-DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-
-def digits(n):
-    return (digits(n // 64) if n >= 64 else "") + DIGITS[n % 64]
-
-
-def freedict(tmp_path, lines=None, name="freedict-deu-eng", packed=True):
-    index, body = ["00databaseshort\tA\t5"], b""
-    for words, entry in zip(HEADWORDS, DICT.split("|"), strict=False):
-        data = entry.encode("utf-8")
-        index += [f"{word}\t{digits(len(body))}\t{digits(len(data))}" for word in words]
-        body += data
-    put(tmp_path, f"{name}.index", "\n".join(index if lines is None else lines) + "\n")
-    put(tmp_path, f"{name}.dict{'.dz' if packed else ''}", body)
-    return tmp_path / name
-
-
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("ending", ["", ".index", ".dict"])
-def test_freedict(tmp_path, packed, ending):
-    prefix = freedict(tmp_path, packed=packed)
-    path = prefix.with_name(prefix.name + ending + (".dz" if packed and ending == ".dict" else ""))
-    table = read(path)
-    found = {word: set(table.translations(word)) for word in table.source_words}
-    assert found == {
-        "haus": {"house", "home"}, "aufheben": {"lift", "keep", "save"}, "sehen": {"see"}, "n": {"nitrogen"},
-        "stickstoff": {"nitrogen"}, "hauser": {"houses"},
-    }  # fmt: skip
-    assert table.prob("house", "haus") == 0.5
-    assert table.meta["source_format"] == "freedict"
-    with pytest.raises(ValueError, match="holds de-en, but de-fr was asked for"):
-        formats.read(path, "de", "fr")
-
-
-def test_freedict_overlapping_entries(tmp_path):
-    path = freedict(tmp_path, ["haus\tA\tBA", "haus2\tA\tC", "bau\tD\tB", "rest\tBB\tD"])
-    assert read(path).prob("house", "haus") == 1.0
-
-
-@pytest.mark.parametrize(
-    "line, reason",
-    [
-        ("haus\tA", "expected headword, offset and length, found 'haus\\\\tA'"),
-        ("haus\tA\t?", "expected a number of base-64 digits .*, found '\\?'"),
-        ("haus\t\tA", "expected a number of base-64 digits .*, found ''"),
-        ("haus\t" + "/" * 50 + "\tA", "expected a number of base-64 digits"),
-        ("haus\tA\t////", r"offset 0 \+ length 16,777,215 is beyond the end of freedict-deu-eng.dict.dz"),
-        ("haus\t////\tB", r"offset 16,777,215 \+ length 1 is beyond the end"),
-        ("haus\tA\tI", "the entry at offset 0 of freedict-deu-eng.dict.dz is not UTF-8"),  # cuts a letter
-    ],
-)
-def test_malformed_freedict_index(tmp_path, line, reason):
-    path = freedict(tmp_path, ["00databaseshort\tA\tF", "haus\tA\tBA", line])
-    with pytest.raises(TableFormatError, match=r"freedict-deu-eng\.index, line 3: " + reason):
-        read(path)
-    with pytest.warns(UserWarning, match="skipped 1"):
-        assert "haus" in read(path, on_error="skip")
-
-
-def test_damaged_freedict(tmp_path):
-    path = freedict(tmp_path)
-    packed = path.with_name(path.name + ".dict.dz")
-    packed.write_bytes(packed.read_bytes()[:-20])
-    with pytest.raises(TableFormatError, match=r"deu-eng\.dict\.dz: the compressed file is damaged or truncated"):
-        read(path)
-    packed.unlink()
-    with pytest.raises(FileNotFoundError, match=r"missing .*deu-eng\.dict\.dz"):
-        read(path)
-    path.with_name(path.name + ".index").unlink()
-    with pytest.raises(FileNotFoundError, match=r"missing .*deu-eng\.index"):
-        read(path)
-
-
-# --- lexicons --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -613,12 +393,12 @@ def test_damaged_freedict(tmp_path):
 def test_lexicon(tmp_path, text):
     path = put(tmp_path, "en-de.tsv.gz", text)
     assert read(path, format="lexicon") == UNIFORM
-    other = formats.read(path, "en", "de", format="lexicon")
+    other = TranslationTable.read(path, "en", "de", format="lexicon")
     assert dict(other.translations("home")) == {"haus": 1.0} and "berlin" not in other
     with pytest.raises(ValueError, match="from or to English, not de-fr"):
-        formats.read(path, "de", "fr", format="lexicon")
+        TranslationTable.read(path, "de", "fr", format="lexicon")
     with pytest.raises(ValueError, match="holds en-de, but en-so was asked for"):
-        formats.read(path, "en", "so", format="lexicon")
+        TranslationTable.read(path, "en", "so", format="lexicon")
 
 
 def test_malformed_lexicon(tmp_path):

@@ -58,7 +58,7 @@ def test_coverage(frame):
 def test_coverage_of_nothing():
     found = quality.coverage(TABLE, [])
     assert (found.of_tokens, found.of_types, found.missing) == (1.0, 1.0, {})
-    with pytest.raises(ValueError, match="no column 'query'; they have qid, title"):
+    with pytest.raises(ValueError, match="must have a column 'query', not only qid, title"):
         quality.coverage(TABLE, pd.DataFrame({"qid": ["1"], "title": ["Haus"]}))
     with pytest.raises(ValueError, match="not the string 'Haus'"):
         quality.coverage(TABLE, "Haus")

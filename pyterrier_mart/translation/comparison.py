@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyterrier_mart.translation.matrix import check_same_words
 from pyterrier_mart.translation.table import TranslationTable
-from pyterrier_mart.translation.vocabulary import Vocabulary
 
 __all__ = ["Change", "Comparison", "compare"]
 
-_Ids = npt.NDArray[np.int64]
+#: Distances up to this are rounding: probabilities are float32.
+_SAME = 1e-6
 
 
 class Change(NamedTuple):
@@ -57,7 +58,6 @@ class Comparison:
     distances: npt.NDArray[np.float64]
     new_best: npt.NDArray[np.bool_]
     _tables: tuple[TranslationTable, TranslationTable] = field(compare=False)
-    _rows: tuple[_Ids, _Ids] = field(compare=False)
 
     @property
     def changed(self) -> int:
@@ -71,25 +71,23 @@ class Comparison:
 
     def new_best_words(self, top: int | None = None) -> list[Change]:
         """Returns the words whose best translation is another one in B, those that changed most first."""
-        return self._changes(self._order(np.flatnonzero(self.new_best))[:top])
+        return self._changes(self.new_best, top)
 
     def largest_changes(self, top: int | None = None) -> list[Change]:
         """Returns the words whose translations changed, those that changed most first."""
-        return self._changes(self._order(np.flatnonzero(self.distances > _SAME))[:top])
+        return self._changes(self.distances > _SAME, top)
 
-    def _order(self, chosen: _Ids) -> _Ids:
+    def _changes(self, which: npt.NDArray[np.bool_], top: int | None) -> list[Change]:
+        chosen = np.flatnonzero(which)
         # Stable: of equal changes, the word that comes first in the topics, or in the alphabet.
-        ordered: _Ids = chosen[np.argsort(-self.distances[chosen], kind="stable")]
-        return ordered
-
-    def _changes(self, chosen: _Ids) -> list[Change]:
-        found = []
+        chosen = chosen[np.argsort(-self.distances[chosen], kind="stable")][:top]
+        a, b = self._tables
+        changes = []
         for i in chosen.tolist():
-            (best_a, prob_a), (best_b, prob_b) = (
-                _best(table, int(rows[i])) for table, rows in zip(self._tables, self._rows, strict=True)
-            )
-            found.append(Change(self.shared[i], best_a, prob_a, best_b, prob_b, float(self.distances[i])))
-        return found
+            word = self.shared[i]
+            best = *next(iter(a.translations(word, 1).items())), *next(iter(b.translations(word, 1).items()))
+            changes.append(Change(word, *best, float(self.distances[i])))
+        return changes
 
     def to_frame(self) -> pd.DataFrame:
         """Returns :meth:`largest_changes` as a frame."""
@@ -112,10 +110,6 @@ class Comparison:
         )
 
 
-#: Distances up to this are rounding: probabilities are float32.
-_SAME = 1e-6
-
-
 def compare(a: TranslationTable, b: TranslationTable, words: Iterable[str] | None = None) -> Comparison:
     """Compares two tables of the same languages and analyzers.
 
@@ -133,89 +127,50 @@ def compare(a: TranslationTable, b: TranslationTable, words: Iterable[str] | Non
     Raises:
         ValueError: If languages or analyzers differ.
     """
-    a._check_same_words(b)
-    if words is None:
-        numbers_b = {word: i for i, word in enumerate(b.source_words[:])}
-        numbers_a = {word: i for i, word in enumerate(a.source_words[:])}
-        asked: Iterable[str] = sorted(numbers_a.keys() | numbers_b.keys(), key=_words_first)
+    check_same_words(a, b)
+    numbers_a, numbers_b = ({word: i for i, word in enumerate(table.source_words[:])} for table in (a, b))
+    if words is None:  # numbers last: tables have many, which say little
+        asked: Iterable[str] = sorted(
+            numbers_a.keys() | numbers_b.keys(), key=lambda word: (any(map(str.isdigit, word)), word)
+        )
     else:
         asked = dict.fromkeys(words)
-        numbers_a, numbers_b = (
-            {word: i for word in asked if (i := table.source_words.find(word)) >= 0} for table in (a, b)
-        )
     shared = [word for word in asked if word in numbers_a and word in numbers_b]
-    rows_a, rows_b = (
-        np.array([numbers[word] for word in shared], dtype=np.int64) for numbers in (numbers_a, numbers_b)
-    )
-    ids_a, ids_b, size = _merged(a.target_words, b.target_words)
-    keys_a, probs_a = _entries(a, rows_a, ids_a, size)
-    keys_b, probs_b = _entries(b, rows_b, ids_b, size)
-    keys, position = np.unique(np.concatenate([keys_a, keys_b]), return_inverse=True)
-    signed = np.concatenate([probs_a, -probs_b])
-    difference = np.abs(np.bincount(position, weights=signed, minlength=len(keys)))
-    distances = np.bincount(keys // size, weights=difference, minlength=len(shared)) / 2
+    number = {word: i for i, word in enumerate(sorted({*a.target_words, *b.target_words}))}
+    rows_a, rows_b = (shared_rows(table, shared, number) for table in (a, b))
+    both = rows_a.merge(rows_b, on=["row", "target"], how="outer", suffixes=("_a", "_b")).fillna(0.0)
+    both["difference"] = (both["prob_a"] - both["prob_b"]).abs()
+    distances = both.groupby("row")["difference"].sum().to_numpy() / 2
     return Comparison(
         only_a=[word for word in asked if word in numbers_a and word not in numbers_b],
         only_b=[word for word in asked if word in numbers_b and word not in numbers_a],
         shared=shared,
         distances=np.minimum(distances, 1.0),
-        new_best=_is_beaten(a, rows_a, ids_a, keys_b, probs_b, size)
-        & _is_beaten(b, rows_b, ids_b, keys_a, probs_a, size),
+        new_best=is_beaten(both, "prob_a", "prob_b") & is_beaten(both, "prob_b", "prob_a"),
         _tables=(a, b),
-        _rows=(rows_a, rows_b),
     )
 
 
-def _words_first(word: str) -> tuple[bool, str]:
-    """Orders words before numbers, of which tables have many that say little."""
-    return any(map(str.isdigit, word)), word
-
-
-def _merged(a: Vocabulary, b: Vocabulary) -> tuple[_Ids, _Ids, int]:
-    """The words of two vocabularies as numbers in a common one, and its size, at least 1."""
-    number: dict[str, int] = {}
-    a_ids, b_ids = (
-        np.array([number.setdefault(word, len(number)) for word in words[:]], dtype=np.int64) for words in (a, b)
-    )
-    return a_ids, b_ids, max(len(number), 1)
-
-
-def _entries(table: TranslationTable, rows: _Ids, targets: _Ids, size: int) -> tuple[_Ids, npt.NDArray[np.float64]]:
-    """Keys, the place of a row x ``size`` + the number of a target, and probabilities that sum to 1 in each row."""
-    start = np.asarray(table.rows[rows])
-    counts = table.rows[rows + 1] - start
-    row = np.repeat(np.arange(len(rows)), counts)
-    at = np.arange(len(row)) + np.repeat(start - np.cumsum(counts) + counts, counts)
-    probs = table.probs[at].astype(np.float64)
-    sums = np.bincount(row, weights=probs, minlength=len(rows))
-    return row * size + targets[table.columns[at]], probs / sums[row]
-
-
-def _is_beaten(
-    table: TranslationTable, rows: _Ids, targets: _Ids, keys: _Ids, probs: npt.NDArray[np.float64], size: int
-) -> npt.NDArray[np.bool_]:
-    """Whether the best translation in each row of a table is less probable than another one in the other table.
+def shared_rows(table: TranslationTable, words: Sequence[str], number: Mapping[str, int]) -> pd.DataFrame:
+    """Returns some rows of a table: the place of the word, the number of the target, and probabilities summing to 1.
 
     Args:
         table: The table.
-        rows: The rows.
-        targets: The common numbers of its targets.
-        keys: The entries of the other table's rows, as of :func:`_entries`.
-        probs: Their probabilities.
-        size: Size of the common vocabulary.
+        words: The source words.
+        number: Numbers of the target words, in their order.
     """
-    row = np.arange(len(rows))
-    best = row * size + targets[table.columns[table.rows[rows]]]
-    highest = np.zeros(len(rows))
-    np.maximum.at(highest, keys // size, probs)
-    order = np.argsort(keys)
-    at = np.minimum(np.searchsorted(keys[order], best), max(len(keys) - 1, 0))
-    found = order[at]
-    there = np.where(keys[found] == best, probs[found], 0.0) if len(keys) else highest
-    beaten: npt.NDArray[np.bool_] = there < highest - _SAME
+    place = np.full(len(table.source_words), -1)
+    place[[table.source_words.find(word) for word in words]] = np.arange(len(words))
+    targets = np.array([number[word] for word in table.target_words[:]], dtype=np.int64)
+    rows = pd.DataFrame({
+        "row": place[table.row_numbers], "target": targets[table.columns], "prob": table.probs.astype(np.float64)
+    })  # fmt: skip
+    rows = rows[rows["row"] >= 0]
+    return rows.assign(prob=rows["prob"] / rows.groupby("row")["prob"].transform("sum"))
+
+
+def is_beaten(both: pd.DataFrame, one: str, other: str) -> npt.NDArray[np.bool_]:
+    """Returns whether the best translation of each word in one table is less probable than another in the other."""
+    best = both.sort_values(["row", one, "target"], ascending=[True, False, True]).groupby("row")[other].first()
+    beaten: npt.NDArray[np.bool_] = (best < both.groupby("row")[other].max() - _SAME).to_numpy(bool)
     return beaten
-
-
-def _best(table: TranslationTable, row: int) -> tuple[str, float]:
-    first = int(table.rows[row])
-    return table.target_words[int(table.columns[first])], float(table.probs[first])

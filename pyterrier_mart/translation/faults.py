@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Literal
 
+from pyterrier_mart.checks import check_choice
+
 __all__ = ["Faults", "TableFormatError"]
 
 
@@ -21,8 +23,7 @@ class Faults:
     """
 
     def __init__(self, where: str, on_error: Literal["raise", "skip"] = "raise"):
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        check_choice("on_error", on_error, ("raise", "skip"))
         self.where, self.on_error = where, on_error
         self.malformed = 0
         self._first = ""

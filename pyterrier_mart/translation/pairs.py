@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import errno
-import math
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
-from pyterrier_mart.archives import ArchiveError, plain_name
-from pyterrier_mart.text import language_code
+from pyterrier_mart.archives import plain_name
+from pyterrier_mart.text import language_code, language_of
 from pyterrier_mart.translation.faults import Faults, TableFormatError
-from pyterrier_mart.translation.formats.common import lines, open_binary
-from pyterrier_mart.translation.formats.markup import records
-from pyterrier_mart.translation.formats.packages import Package, listing
+from pyterrier_mart.translation.formats.common import Package, Text, lines, listing, open_binary, records
 
 __all__ = ["SentencePairs", "read_pairs"]
 
 #: The ending that tells the language of a file: ``Europarl.de-en.de``, ``dev.so.txt``, ``so.txt``.
 _ENDING = re.compile(r"(?:^|(?<=/)|\.)([a-z]{2,3})(?:\.txt)?$", re.IGNORECASE)
-_TMX = re.compile(r"\.tmx$", re.IGNORECASE)
-_TSV = re.compile(r"\.tsv$", re.IGNORECASE)
 _TAG = re.compile(r"<[a-z/!?][^<>]*>", re.IGNORECASE)
 #: What stands for formatting in the segments of a TMX file; its content is code, not text.
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
-_SHOWN = 10
 
 
 class SentencePairs(Iterator[tuple[str, str]]):
@@ -45,8 +38,7 @@ class SentencePairs(Iterator[tuple[str, str]]):
     def __init__(self, source: str, members: tuple[str, ...], found: Iterator[tuple[str, str]], faults: Faults):
         self.source, self.members = source, members
         self.without_text = 0
-        self._faults = faults
-        self._kept = self._with_text(found)
+        self._kept = self._with_text(found, faults)
 
     def __next__(self) -> tuple[str, str]:
         return next(self._kept)
@@ -61,18 +53,18 @@ class SentencePairs(Iterator[tuple[str, str]]):
             noted["pairs_without_text"] = self.without_text
         return noted
 
-    def _with_text(self, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _with_text(self, found: Iterator[tuple[str, str]], faults: Faults) -> Iterator[tuple[str, str]]:
         kept = 0
         for pair in found:
-            if _is_text(pair[0]) and _is_text(pair[1]):
+            if all(side.strip() and not _TAG.fullmatch(side.strip()) for side in pair):
                 kept += 1
                 yield pair
             else:
                 self.without_text += 1
-        if not kept and not self._faults.malformed:
+        if not kept and not faults.malformed:
             empty = f"all of its {self.without_text:,} are empty" if self.without_text else "the file is empty"
-            raise TableFormatError(f"{self._faults.where}: no sentence pairs, {empty}")
-        self._faults.warn_of_skipped()
+            raise TableFormatError(f"{faults.where}: no sentence pairs, {empty}")
+        faults.warn_of_skipped()
 
 
 def read_pairs(
@@ -115,233 +107,147 @@ def read_pairs(
     if len(columns) != 2 or not all(isinstance(column, int) and column >= 1 for column in columns):
         raise ValueError(f"columns must be two numbers from 1, not {columns!r}")
     codes = None if languages is None else (language_code(languages[0]), language_code(languages[1]))
-    name = os.fspath(path)
-    faults = _Faults(name, on_error)
     given = Path(path)
-    if target_path is not None:
-        _check_order(given, Path(target_path), codes)
-        found = _parallel(_file(given), _file(Path(target_path)), faults)
-        return SentencePairs(f"{given.name}, {Path(target_path).name}", (), found, faults)
-    files = _beside(given, codes)
-    if files is not None:
-        found = _parallel(_file(files[0]), _file(files[1]), faults)
-        return SentencePairs(", ".join(file.name for file in files), (), found, faults)
-    package, part = _package(given)
+    faults = Faults(str(given), on_error)
+    sides = (given, Path(target_path)) if target_path is not None else codes and beside(given, codes)
+    if sides:
+        named = [split_ending(side.name)[1] for side in sides]
+        if codes is not None and named == [*codes[::-1]] and codes[0] != codes[1]:
+            raise ValueError(f"{path} is named for {named[0]}, expected {'-'.join(codes)}; name the source side first")
+        texts = [Text(str(side), partial(open_binary, side)) for side in sides]
+        return SentencePairs(", ".join(side.name for side in sides), (), parallel(texts[0], texts[1], faults), faults)
+    archive = next((parent for parent in given.parents if parent.is_file()), given)
+    package = Package(archive)
+    members: tuple[str, ...] = ()
     if package.names is None:
-        one = _file(given)
-        found = _tmx(one, codes, faults) if _TMX.search(plain_name(given.name)) else _columns(one, columns, faults)
-        return SentencePairs(given.name, (), found, faults)
-    if codes is None:
-        raise ValueError(f"{name} holds {listing(package.names)}; pass languages=, the codes of source and target")
-    members = _choose(package, part, codes)
-    texts = [_Text(package.where(member), partial(package.open, member)) for member in members]
-    if len(texts) == 2:
-        found = _parallel(texts[0], texts[1], faults)
-    elif _TMX.search(members[0]):
-        found = _tmx(texts[0], codes, faults)
+        texts = [Text(str(given), partial(open_binary, given))]
+    elif codes is None:
+        raise ValueError(f"{path} holds {listing(package.names)}; pass languages=, the codes of source and target")
     else:
-        found = _columns(texts[0], columns, faults)
-    return SentencePairs(package.path.name, members, found, faults)
+        members = choose(package, given.relative_to(archive).as_posix() if archive != given else "", codes)
+        texts = [Text(package.where(member), partial(package.open, member)) for member in members]
+    if len(texts) == 2:
+        found = parallel(texts[0], texts[1], faults)
+    elif plain_name(texts[0].where).lower().endswith(".tmx"):
+        if codes is None:
+            raise ValueError(f"{path} is a TMX file; pass languages=, the codes of source and target")
+        found = tmx(texts[0], codes, faults)
+    else:
+        found = tab_separated(texts[0], columns, faults)
+    return SentencePairs(archive.name, members, found, faults)
 
 
-class _Text(NamedTuple):
-    """A file, wherever it is."""
-
-    where: str
-    open: Callable[[], AbstractContextManager[IO[bytes]]]
-
-
-def _file(path: Path) -> _Text:
-    if path.suffix.lower() in (".bz2", ".xz"):
-        package = Package(path)
-        if package.names is not None:
-            raise ValueError(f"{path} is an archive; name it alone, or unpack it")
-        return _Text(str(path), partial(package.open, ""))
-    return _Text(str(path), partial(open_binary, path))
-
-
-def _language(name: str) -> tuple[str, str]:
-    """What comes before the ending of a name that tells a language, and the language; ``""`` if none does."""
+def split_ending(name: str) -> tuple[str, str]:
+    """Returns what comes before the ending of a name that tells a language, and the language; ``""`` if none does."""
+    name = plain_name(name)
     match = _ENDING.search(name)
-    if match:
-        try:
-            return name[: match.start()], language_code(match[1])
-        except ValueError:
-            pass
-    return name, ""
+    return (name[: match.start()], language_of(match[1]) or "") if match else (name, "")
 
 
-def _check_order(source: Path, target: Path, codes: tuple[str, str] | None) -> None:
-    named = _language(plain_name(source.name))[1], _language(plain_name(target.name))[1]
-    if codes is not None and named == codes[::-1] and named[0] != named[1]:
-        raise ValueError(
-            f"{source} and {target} are named for {'-'.join(named)}, but {'-'.join(codes)} was asked for; name the "
-            "source sentences first"
-        )
-
-
-def _beside(path: Path, codes: tuple[str, str] | None) -> tuple[Path, Path] | None:
-    """Two parallel files, of which one, or what their names have in common, is given."""
-    if codes is None or path.is_dir():
+def beside(path: Path, codes: tuple[str, str]) -> tuple[Path, Path] | None:
+    """Finds two parallel files, of which one, or what their names have in common, is given."""
+    exists = path.exists()
+    stem, lang = split_ending(path.name) if exists else (path.name, "")
+    if path.is_dir() or not path.parent.is_dir() or (exists and lang not in codes):
         return None
-    stem, lang = _language(plain_name(path.name))
-    if path.exists() and lang not in codes:
-        return None
-    found: list[list[Path]] = [[], []]
-    if path.parent.is_dir():
-        wanted = {path.name, stem} if path.exists() else {path.name}
-        for file in sorted(path.parent.iterdir()):
-            other_stem, other = _language(plain_name(file.name))
-            if other in codes and other_stem in wanted and file.is_file():
-                found[codes.index(other)].append(file)
-    if path.exists():
+    files = [file for file in sorted(path.parent.iterdir()) if file.is_file()]
+    found = [[file for file in files if split_ending(file.name) == (stem, code)] for code in codes]
+    if exists:
         found[codes.index(lang)] = [path]
-    if not all(found):
-        if path.exists():
-            missing = codes[not found[1]]
-            raise FileNotFoundError(
-                f"{path} is named for {lang}, and there is no {stem}.{missing} beside it; name both files, or one file "
-                "of pairs"
-            )
-        return None
-    if any(len(files) > 1 for files in found):
-        raise ValueError(f"{path} may be {listing([file.name for files in found for file in files])}; name two files")
-    return found[0][0], found[1][0]
+    if [len(side) for side in found] == [1, 1]:
+        return found[0][0], found[1][0]
+    if exists or all(found):
+        several = f"found {listing([file.name for side in found for file in side])}; name two files"
+        raise FileNotFoundError(f"expected {stem}.{codes[0]} and {stem}.{codes[1]} in {path.parent}, {several}")
+    return None
 
 
-def _package(path: Path) -> tuple[Package, str]:
-    """The archive or folder that a path names, and what follows it in the path."""
-    if not path.exists():
-        for parent in path.parents:
-            if parent.is_file():
-                return Package(parent), path.relative_to(parent).as_posix()
-    if not path.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    try:
-        return Package(path), ""
-    except ArchiveError as err:
-        raise TableFormatError(str(err)) from err
+def choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, ...]:
+    """Chooses the two parallel files of a package, or its one file of pairs.
 
-
-def _choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, ...]:
-    """The two parallel files of a package, or the one file of pairs."""
+    Args:
+        package: The package.
+        part: What follows the package in the path: a file, what names have in common, or a folder.
+        codes: The languages.
+    """
     names = package.names or []
     if part:
-        stem = _language(plain_name(part))[0]
+        stem = split_ending(part)[0]
         names = [name for name in names if name in (part, stem) or name.startswith((f"{part}/", f"{stem}."))]
     by_stem: dict[str, dict[str, str]] = {}
     for name in names:
-        stem, lang = _language(name)
+        stem, lang = split_ending(name)
         if lang in codes:
             by_stem.setdefault(stem, {})[lang] = name
     both = {stem: files for stem, files in by_stem.items() if len(files) == len(set(codes))}
     if len(both) == 1:
         (files,) = both.values()
         return files[codes[0]], files[codes[1]]
-    if len(both) > 1:
-        raise ValueError(
-            f"{package.path} holds {len(both)} pairs of files in {codes[0]} and {codes[1]}: {listing(list(both))}; "
-            f"say which, such as {package.where(next(iter(both)))}"
-        )
-    for pattern in (_TMX, _TSV):
-        if len(one := [name for name in names if pattern.search(name)]) == 1:
-            return (one[0],)
-    asked = f" under {part}" if part else ""
+    one = [name for ending in (".tmx", ".tsv") for name in names if name.lower().endswith(ending)]
+    if one and not both:
+        return (one[0],)
+    found = f"several: {listing(list(both))}; say which" if both else listing(package.names or [])
     raise ValueError(
-        f"{package.path} holds no two files{asked} whose names end in .{codes[0]} and .{codes[1]}; found "
-        f"{listing(package.names or [])}"
+        f"{package.path / part} must hold two files whose names end in .{codes[0]} and .{codes[1]}, or one .tmx or "
+        f".tsv file, not {found}"
     )
 
 
-def _columns(text: _Text, columns: tuple[int, int], faults: Faults) -> Iterator[tuple[str, str]]:
-    s, t = columns[0] - 1, columns[1] - 1
+def tab_separated(text: Text, columns: tuple[int, int], faults: Faults) -> Iterator[tuple[str, str]]:
+    """Yields two columns."""
     with text.open() as stream:
         for n, line in lines(stream, faults, text.where):
             cells = line.split("\t")
-            if len(cells) > max(s, t):
-                yield cells[s], cells[t]
+            if len(cells) >= max(columns):
+                yield cells[columns[0] - 1], cells[columns[1] - 1]
             else:
-                faults.bad(
-                    f"expected at least {max(s, t) + 1} tab-separated columns, found {len(cells)}", n, text.where
-                )
+                problem = f"expected at least {max(columns)} tab-separated columns, found {len(cells)}"
+                faults.bad(problem, n, text.where)
 
 
-def _parallel(source: _Text, target: _Text, faults: _Faults) -> Iterator[tuple[str, str]]:
+def parallel(source: Text, target: Text, faults: Faults) -> Iterator[tuple[str, str]]:
+    """Yields the lines of two files; where one is skipped, its partner is skipped too."""
     with source.open() as s_stream, target.open() as t_stream:
-        left, right = lines(s_stream, faults, source.where), lines(t_stream, faults, target.where)
-        s, t = next(left, None), next(right, None)
-        if s and t and "\t" in s[1] and "\t" in t[1]:
-            raise TableFormatError(
-                f"{source.where} and {target.where} have tabs in their first lines, as files of pairs do; expected a "
-                "file of sentences in each language. Join files of pairs into one"
-            )
-        s_end = t_end = 0  # numbers of the last lines so far
-        while s is not None or t is not None:
-            # Lines that were skipped on one side leave a gap in the numbers; their partners are skipped too.
-            n, m = s[0] if s else math.inf, t[0] if t else math.inf
-            if s and t and n == m:
-                yield s[1], t[1]
-            if s and n <= m:
-                s_end, s = s[0], next(left, None)
-            if t and m <= n:
-                t_end, t = t[0], next(right, None)
-    s_end, t_end = max(s_end, faults.last.get(source.where, 0)), max(t_end, faults.last.get(target.where, 0))
-    if s_end != t_end:
-        (end, shorter), (_, longer) = sorted([(s_end, source.where), (t_end, target.where)])
-        faults.bad(f"{shorter} has only {end} lines, expected as many", end + 1, longer)
+        for n, raw in enumerate(zip_longest(s_stream, t_stream), start=1):
+            if None in raw:
+                (shorter, longer) = (source, target) if raw[0] is None else (target, source)
+                faults.bad(f"{shorter.where} has only {n - 1} lines, expected as many", n, longer.where)
+                return
+            pair = []
+            for side, text in zip(raw, (source, target), strict=True):
+                pair += [line for _, line in lines([side], faults, text.where, first=n)]
+            if n == 1 and len(pair) == 2 and "\t" in pair[0] and "\t" in pair[1]:
+                raise TableFormatError(
+                    f"{source.where} and {target.where} have tabs in their first lines, as files of pairs do; expected "
+                    "a file of sentences in each language. Join files of pairs into one"
+                )
+            if len(pair) == 2:
+                yield pair[0], pair[1]
 
 
-def _tmx(text: _Text, codes: tuple[str, str] | None, faults: Faults) -> Iterator[tuple[str, str]]:
-    """The segments of the translation units that have both languages."""
-    if codes is None:
-        raise ValueError(f"{text.where} is a TMX file; pass languages=, the codes of source and target")
+def tmx(text: Text, codes: tuple[str, str], faults: Faults) -> Iterator[tuple[str, str]]:
+    """Yields the segments of the translation units that have both languages."""
     others: dict[str, None] = {}
     pairs = 0
     with text.open() as stream:
-        for _, unit in records(stream, faults, text.where, frozenset({"tu"})):
-            segments: dict[str, str] = {}
+        for unit in records(stream, faults, text.where, frozenset({"tu"})):
+            segments: dict[str | None, str] = {}
             for variant in unit.iter("tuv"):
-                name = variant.get("xml:lang") or variant.get("lang") or ""
+                name = variant.get("lang") or ""
                 segment = variant.find("seg")
                 if segment is not None:
-                    segments.setdefault(_tmx_language(name), _segment(segment))
-                    if len(others) < _SHOWN:
-                        others[name] = None
+                    segments.setdefault(language_of(re.split("[-_]", name)[0]), segment_text(segment))
+                    others[name] = None
             if codes[0] in segments and codes[1] in segments:
                 pairs += 1
                 yield segments[codes[0]], segments[codes[1]]
     if not pairs and others:
-        raise TableFormatError(f"{text.where}: no unit in {codes[0]} and {codes[1]}; found {', '.join(others)}")
+        raise TableFormatError(f"{text.where}: no unit in {codes[0]} and {codes[1]}; found {listing(list(others))}")
 
 
-def _tmx_language(name: str) -> str:
-    try:
-        return language_code(re.split("[-_]", name)[0])
-    except ValueError:
-        return ""
-
-
-def _segment(element: Element) -> str:
+def segment_text(element: Element) -> str:
+    """Returns the text of a segment without what stands for formatting."""
     parts = [element.text or ""]
     for inner in element:
-        if inner.tag not in _CODES:
-            parts.append(_segment(inner))
-        parts.append(inner.tail or "")
+        parts += ["" if inner.tag in _CODES else segment_text(inner), inner.tail or ""]
     return "".join(parts)
-
-
-def _is_text(line: str) -> bool:
-    line = line.strip()
-    return bool(line) and not (line[0] == "<" and _TAG.fullmatch(line))
-
-
-class _Faults(Faults):
-    """Remembers the last malformed line of each file: it may be the file's last line."""
-
-    def __init__(self, where: str, on_error: Literal["raise", "skip"]):
-        super().__init__(where, on_error)
-        self.last: dict[str, int] = {}
-
-    def bad(self, reason: str, line: int = 0, where: str | None = None) -> None:
-        self.last[where or self.where] = line
-        super().bad(reason, line, where)

@@ -9,11 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from pyterrier_mart.translation.backoff import other_forms
-from pyterrier_mart.translation.formats import read
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["Accuracy", "Coverage", "Quality", "accuracy", "coverage", "report"]
@@ -170,13 +168,18 @@ def report(
         OSError: If the dictionary cannot be read.
         ValueError: If it is malformed or in another direction, or the topics have no queries.
     """
+    n = max(len(table.source_words), 1)
+    rows, probs = table.row_numbers, table.probs.astype(np.float64)
+    probs = probs / np.bincount(rows, weights=probs, minlength=1)[rows]
+    targets = table.target_words[:]
+    best = [targets[column] for column in table.columns[table.rows[:-1]].tolist()]  # the first of each row
     return Quality(
         direction="-".join(table.languages),
         entries=len(table),
         source_words=len(table.source_words),
-        target_words=len(table.target_words),
-        entropy=_entropy(table),
-        identity=_identity(table),
+        target_words=len(targets),
+        entropy=float(-(probs * np.log2(probs)).sum() / n),
+        identity=sum(word == other for word, other in zip(table.source_words[:], best, strict=True)) / n,
         coverage=None if topics is None else coverage(table, topics),
         accuracy=None if gold is None else accuracy(table, gold),
     )
@@ -210,13 +213,10 @@ def count_terms(table: TranslationTable, topics: pd.DataFrame | Iterable[str]) -
         raise ValueError(f"topics must be a frame or several strings, not the string {topics[:40]!r}")
     if isinstance(topics, pd.DataFrame):
         if "query" not in topics:
-            raise ValueError(f"the topics have no column 'query'; they have {', '.join(map(str, topics.columns))}")
+            raise ValueError(f"topics must have a column 'query', not only {', '.join(map(str, topics.columns))}")
         topics = topics["query"].tolist()
-    terms: Counter[str] = Counter()
-    for query in topics:
-        if isinstance(query, str):  # a missing query has no terms
-            terms.update(table.source.tokens(query))
-    return terms
+    texts = [query for query in topics if isinstance(query, str)]  # a missing query has no terms
+    return Counter(term for text in texts for term in table.source.tokens(text))
 
 
 def accuracy(table: TranslationTable, gold: TranslationTable | str | os.PathLike[str]) -> Accuracy:
@@ -233,7 +233,7 @@ def accuracy(table: TranslationTable, gold: TranslationTable | str | os.PathLike
         ValueError: If it is malformed or in another direction.
     """
     if not isinstance(gold, TranslationTable):
-        gold = read(gold, table.source, table.target, format="muse", phrases="split")
+        gold = TranslationTable.read(gold, table.source, table.target, format="muse", phrases="split")
     if gold.languages != table.languages:
         raise ValueError(f"the dictionary translates {'-'.join(gold.languages)}, the table {'-'.join(table.languages)}")
     known = right_at_1 = right_at_5 = 0
@@ -244,24 +244,3 @@ def accuracy(table: TranslationTable, gold: TranslationTable | str | os.PathLike
         right_at_1 += found[:1] != [] and found[0] in right
         right_at_5 += any(translation in right for translation in found)
     return Accuracy(len(gold.source_words), known, right_at_1, right_at_5)
-
-
-def _entropy(table: TranslationTable) -> float:
-    """The mean entropy of the rows in bits, each made to sum to 1."""
-    n = len(table.source_words)
-    if not n:
-        return 0.0
-    rows = np.repeat(np.arange(n), np.diff(table.rows))
-    probs = np.asarray(table.probs, dtype=np.float64)
-    probs = probs / np.bincount(rows, weights=probs, minlength=n)[rows]
-    return float(-(probs * np.log2(probs)).sum() / n)
-
-
-def _identity(table: TranslationTable) -> float:
-    """The share of source words whose best translation, the first of the row, is the word itself."""
-    if not len(table.source_words):
-        return 0.0
-    best: npt.NDArray[np.int32] = table.columns[table.rows[:-1]]
-    targets = table.target_words[:]
-    same = sum(word == targets[column] for word, column in zip(table.source_words[:], best.tolist(), strict=True))
-    return same / len(table.source_words)

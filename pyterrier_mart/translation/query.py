@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.checks import check_number, check_whole
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import Analyzer, QueryTerms
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
@@ -76,10 +77,8 @@ class SMTQueryTranslator(pt.Transformer):
         stemmer: Callable[[str], str] | None = None,
         verbose: bool = False,
     ):
-        if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-            raise ValueError(f"top_k must be a whole number >= 1, not {top_k!r}")
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be in [0, 1], not {threshold!r}")
+        check_whole("top_k", top_k)
+        check_number("threshold", threshold, 0.0, 1.0)
         self.table = table if isinstance(table, TranslationTable) else TranslationTable.load(table)
         self.top_k, self.threshold, self.relate, self.stop = top_k, threshold, relate, stop
         self.push, self.stemmer, self.verbose = push, stemmer, verbose

@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import lzma
+import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.translation.entries import Entries
+from pyterrier_mart.translation.vocabulary import Vocabulary
 
 __all__ = [
-    "ARRAYS", "FILES", "FORMAT_VERSION", "Arrays", "check", "fingerprint", "open_directory", "pack", "unpack", "write",
+    "ARRAYS", "FILES", "OWN_META", "Arrays", "check", "fingerprint", "from_entries", "open_directory", "pack",
+    "provenance", "unpack", "write",
 ]  # fmt: skip
 
 FORMAT_VERSION = 1
@@ -32,7 +36,53 @@ ARRAYS: dict[str, type[np.generic]] = {
 #: All that a table directory holds.
 FILES = frozenset({META, *(f"{name}.npy" for name in ARRAYS)})
 
+#: The part of the metadata that the table itself determines.
+OWN_META = frozenset({
+    "type", "format", "package_hint", "format_version", "languages", "direction", "meaning", "analyzers", "entries",
+    "source_words", "target_words", "fingerprint",
+})  # fmt: skip
+#: How Python stands for the bytes of file names and arguments that are not UTF-8.
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
 _KIND = {"type": "translation_table", "format": "mart", "format_version": FORMAT_VERSION}
+
+
+def from_entries(entries: Entries) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Returns arrays and metadata of a table: rows are normalised, and the best translation of each word comes first.
+
+    Equal pairs are summed (``uniform``: counted once). Words without an entry are left out.
+    """
+    size = max(len(entries.target_words), 1)
+    keys, position = np.unique(entries.s * size + entries.t, return_inverse=True)
+    w = np.bincount(position, weights=entries.w, minlength=len(keys)).astype(np.float64)
+    s, t = np.divmod(keys[w > 0], size)
+    w = np.ones(len(s)) if entries.weights == "uniform" else w[w > 0]
+    if entries.weights != "probability":
+        w = w / np.bincount(s, weights=w, minlength=1)[s]
+    probs = np.minimum(w, 1.0).astype(np.float32)
+    keep = probs > 0  # a weight may be too small for float32
+    s, t, probs = s[keep], t[keep], probs[keep]
+
+    used_s, s = np.unique(s, return_inverse=True)
+    used_t, t = np.unique(t, return_inverse=True)
+    order = np.lexsort((t, -probs, s))
+    rows = np.zeros(len(used_s) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(s, minlength=len(used_s)), out=rows[1:])
+    sources = Vocabulary.from_words(entries.source_words[i] for i in used_s)
+    targets = Vocabulary.from_words(entries.target_words[i] for i in used_t)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "source_text": sources.text, "source_offsets": sources.offsets, "target_text": targets.text,
+        "target_offsets": targets.offsets, "rows": rows, "columns": t[order].astype(np.int32), "probs": probs[order],
+    }  # fmt: skip
+    source, target = entries.source, entries.target
+    meta: dict[str, Any] = {
+        "type": _KIND["type"], "format": _KIND["format"], "package_hint": "pyterrier-mart",
+        "format_version": FORMAT_VERSION, "languages": [source.lang, target.lang],
+        "direction": f"{source.lang}-{target.lang}", "meaning": "P(target | source)",
+        "analyzers": {"source": source.spec, "target": target.spec}, "entries": len(probs),
+        "source_words": len(sources), "target_words": len(targets), **provenance(entries.meta),
+    }  # fmt: skip
+    return arrays, {**meta, "fingerprint": fingerprint(arrays, meta)}
 
 
 def fingerprint(arrays: Arrays, meta: Mapping[str, Any]) -> str:
@@ -43,6 +93,25 @@ def fingerprint(arrays: Arrays, meta: Mapping[str, Any]) -> str:
         digest.update(f"{name} {len(array)} {array.dtype.str}\n".encode("ascii"))
         digest.update(array.view(np.uint8).data)
     return digest.hexdigest()
+
+
+def provenance(meta: Mapping[str, Any]) -> dict[str, Any]:
+    r"""Checks metadata that a caller adds, and returns them as they will be read from the file.
+
+    Bytes that are not UTF-8, as in names of files, become escapes such as ``\xe9``.
+
+    Raises:
+        ValueError: If they are not JSON values, or one belongs to the table itself.
+    """
+    if clash := sorted(meta.keys() & OWN_META):
+        raise ValueError(f"{', '.join(clash)} cannot be set: the table itself determines it")
+    try:
+        text = json.dumps(dict(meta), ensure_ascii=False, allow_nan=False)
+        text = _UNDECODED.sub(lambda found: f"\\\\x{ord(found[0]) & 0xFF:02x}", text)
+        text.encode("utf-8")
+        return dict(json.loads(text))
+    except (TypeError, ValueError) as err:
+        raise ValueError(f"metadata must be JSON values, not {dict(meta)!r} ({err})") from err
 
 
 def open_directory(directory: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -64,17 +133,21 @@ def open_directory(directory: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[s
 
 def write(arrays: Arrays, meta: Mapping[str, Any], directory: Path) -> None:
     """Writes the files of a table into a directory."""
-    for name, pieces in _files(arrays, meta):
-        with open(directory / name, "wb") as file:
-            file.writelines(pieces)
+    (directory / META).write_bytes(meta_bytes(meta))
+    for name in ARRAYS:
+        np.save(directory / f"{name}.npy", arrays[name])
 
 
 def pack(arrays: Arrays, meta: Mapping[str, Any]) -> bytes:
     """Returns a table as one compressed file, the form of the bundled tables (the same bytes every time)."""
+    files = {META: meta_bytes(meta)}
+    for name in ARRAYS:
+        stream = io.BytesIO()
+        np.save(stream, arrays[name])
+        files[f"{name}.npy"] = stream.getvalue()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, pieces in _files(arrays, meta):
-            content = b"".join(pieces)
+        for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
@@ -89,31 +162,16 @@ def unpack(packed: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     return arrays, json.loads(files[META])
 
 
-def _files(arrays: Arrays, meta: Mapping[str, Any]) -> Iterator[tuple[str, list[bytes | memoryview]]]:
-    """Yields name and content of each file, the content in pieces so that no array is copied."""
-    yield META, [meta_bytes(meta)]
-    for name in ARRAYS:
-        header = io.BytesIO()
-        array = np.ascontiguousarray(arrays[name])
-        np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-        yield f"{name}.npy", [header.getvalue(), array.view(np.uint8).data]
-
-
 def check(arrays: Arrays, meta: Mapping[str, Any], where: str) -> None:
     """Checks what can be checked without reading the arrays: types and lengths that must agree."""
-    for name, dtype in ARRAYS.items():
-        if arrays[name].dtype != dtype or arrays[name].ndim != 1:
-            raise ValueError(
-                f"damaged translation table {where}: {name} is {arrays[name].dtype} of shape {arrays[name].shape}, "
-                f"expected {np.dtype(dtype)} of one dimension"
-            )
+    types = all(arrays[name].dtype == dtype and arrays[name].ndim == 1 for name, dtype in ARRAYS.items())
     ends = [("source_offsets", "source_text"), ("target_offsets", "target_text"), ("rows", "columns")]
-    consistent = all(len(arrays[a]) >= 1 and arrays[a][0] == 0 and arrays[a][-1] == len(arrays[b]) for a, b in ends)
     sizes = {"source_words": "source_offsets", "target_words": "target_offsets", "entries": "probs"}
     if not (
-        consistent
+        types
+        and all(len(arrays[a]) >= 1 and arrays[a][0] == 0 and arrays[a][-1] == len(arrays[b]) for a, b in ends)
         and all(meta.get(key) == len(arrays[name]) - (key != "entries") for key, name in sizes.items())
         and len(arrays["rows"]) == len(arrays["source_offsets"])
         and len(arrays["probs"]) == len(arrays["columns"])
     ):
-        raise ValueError(f"damaged translation table {where}: the lengths of its arrays do not fit together")
+        raise ValueError(f"damaged translation table {where}: types or lengths of its arrays do not fit together")

@@ -13,7 +13,6 @@ from pyterrier_mart import TranslationTable
 from pyterrier_mart.cli.console import errors
 from pyterrier_mart.cli.table.shared import Overwrite, SkipMalformed, check_output, numbers, say_written
 from pyterrier_mart.text import language_code
-from pyterrier_mart.translation.formats import read_vectors
 from pyterrier_mart.translation.pairs import read_pairs
 
 __all__ = ["train", "vectors"]
@@ -116,7 +115,7 @@ def vectors(
     Example: vectors wiki.multi.de.vec wiki.multi.en.vec -s de -t en -o muse.table
     """
     check_output(output, overwrite, is_table=True)
-    table = read_vectors(
+    table = TranslationTable.read_vectors(
         source_vectors, target_vectors, source, target, k=k, csls=csls, max_words=max_words, min_cosine=min_cosine,
         on_error="skip" if skip_malformed else "raise", meta={"licence": licence} if licence else None,
         verbose=errors.is_terminal,

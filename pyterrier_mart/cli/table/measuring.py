@@ -42,8 +42,8 @@ def report(
             shown = [f"{term} ({n})" for term, n in list(result.coverage.missing.items())[:missing]]
             lacking = len(result.coverage.missing)
             out.print(
-                f"{name} lacks {lacking:,} terms, of which {result.coverage.related_types:,} have other forms in it; the "
-                f"most frequent: {', '.join(shown)}",
+                f"{name} lacks {lacking:,} terms, of which {result.coverage.related_types:,} have other forms in it; "
+                f"the most frequent: {', '.join(shown)}",
                 markup=False, emoji=False,
             )  # fmt: skip
     write_json(

@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyterrier_mart.text import Analyzer
-from pyterrier_mart.translation.builder import TableBuilder, TableFormatError, Weights
-from pyterrier_mart.translation.formats import columns, freedict, lexicons, muse, panlex, psq
+from pyterrier_mart.translation.builder import EntryBuilder, Phrases, TableFormatError
+from pyterrier_mart.translation.entries import Entries, Weights
+from pyterrier_mart.translation.formats import columns, freedict, lists, panlex, psq
 from pyterrier_mart.translation.formats.vectors import read_vectors
-
-if TYPE_CHECKING:
-    from pyterrier_mart.translation.table import TranslationTable
+from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = ["FORMATS", "Format", "guess", "read", "read_vectors", "write"]
 
@@ -57,11 +56,21 @@ FORMATS: dict[str, Format] = {
         partial(columns.read_lexical, order=columns.GIZA_ORDER),
         partial(columns.write_lexical, order=columns.GIZA_ORDER),
     ),
-    "tsv": Format("tab-separated columns", r"\.tsv$", columns.read_tsv, columns.write_tsv),
-    "csv": Format("comma-separated columns", r"\.csv$", columns.read_csv, columns.write_csv),
+    "tsv": Format(
+        "tab-separated columns",
+        r"\.tsv$",
+        partial(columns.read_delimited, delimiter="\t"),
+        partial(columns.write_delimited, delimiter="\t"),
+    ),
+    "csv": Format(
+        "comma-separated columns",
+        r"\.csv$",
+        partial(columns.read_delimited, delimiter=","),
+        partial(columns.write_delimited, delimiter=","),
+    ),
     "parquet": Format("Parquet columns (needs pyarrow)", r"\.parquet$", columns.read_parquet, columns.write_parquet),
     "psq": Format("JSON {source: {target: probability}}", r"\.json$", psq.read_psq, psq.write_psq),
-    "panlex": Format("PanLex export: source, target, quality", None, panlex.read_panlex, None),
+    "panlex": Format("PanLex export: source, target, quality", None, columns.read_panlex, None),
     "panlex-dump": Format("PanLex CSV dump, a directory or zip file", r"\.zip$", panlex.read_panlex_dump, None),
     "freedict": Format(
         "FreeDict dictionary (package, NAME.index and NAME.dict.dz, or TEI), without probabilities",
@@ -72,13 +81,13 @@ FORMATS: dict[str, Format] = {
     "muse": Format(
         "MUSE dictionary: source target, without probabilities",
         r"^[a-z]{2,3}-[a-z]{2,3}(\.\d+-\d+)?\.txt$",
-        muse.read_muse,
-        muse.write_muse,
+        lists.read_muse,
+        lists.write_muse,
     ),
     "lexicon": Format(
         "word list with English: ..., english, target (CLDR, TICO-19 terms, Panlexia)",
         None,
-        lexicons.read_lexicon,
+        lists.read_lexicon,
         None,
     ),
 }
@@ -91,16 +100,16 @@ def read(
     *,
     format: str | None = None,
     on_error: Literal["raise", "skip"] = "raise",
-    phrases: Literal["drop", "split"] = "drop",
+    phrases: Phrases = "drop",
     weights: Weights | None = None,
     meta: Mapping[str, Any] | None = None,
     verbose: bool = False,
     **format_options: Any,
-) -> TranslationTable:
-    """Reads P(target | source) from a file of another program.
+) -> Entries:
+    """Reads P(target | source) from a file of another program: :meth:`pyterrier_mart.TranslationTable.read` of it.
 
     Args:
-        path: The file, plain or gzipped; a folder or archive where the format is published as one (PanLex, FreeDict).
+        path: The file, plain or compressed; a folder or archive where the format comes as one (PanLex, FreeDict).
         source: Source language code or analyzer.
         target: Target language code or analyzer.
         format: One of :data:`FORMATS`; ``None``: what the name of the file tells, or what is in the folder.
@@ -114,7 +123,7 @@ def read(
             reader.
 
     Returns:
-        The table, in memory.
+        The entries of the table.
 
     Raises:
         OSError: If the file cannot be read.
@@ -125,23 +134,20 @@ def read(
             for other languages.
     """
     path = Path(path)
-    name = format or _guess(path, "read")
-    reader = _function(name, "read")
-    _check_options(name, reader, format_options)
-    builder = TableBuilder(source, target, where=str(path), phrases=phrases, on_error=on_error)
+    name, reader = choose(path, format, writing=False)
+    check_options(name, reader, format_options)
+    builder = EntryBuilder(source, target, where=str(path), phrases=phrases, on_error=on_error)
     meant = reader(path, builder, verbose=verbose, **format_options)
     if not len(builder):
         malformed = f" ({builder.malformed} malformed)" if builder.malformed else ""
         raise TableFormatError(f"{path}: no entries{malformed}")
-    table = builder.table(weights or meant, {"source": path.name, "source_format": name, **(meta or {})})
-    if not len(table):
+    entries = builder.entries(weights or meant, {"source": path.name, "source_format": name, **(meta or {})})
+    if not len(entries):
         raise TableFormatError(f"{path}: none of its {len(builder)} entries is a translation of a single word")
-    return table
+    return entries
 
 
-def write(
-    table: TranslationTable, path: str | os.PathLike[str], *, format: str | None = None, **format_options: Any
-) -> None:
+def write(table: WordMatrix, path: str | os.PathLike[str], *, format: str | None = None, **format_options: Any) -> None:
     """Writes a table as a file for another program. The file appears only when it is complete.
 
     Args:
@@ -156,9 +162,8 @@ def write(
         ValueError: If the format is unknown, cannot be told or cannot be written, or an option does not fit.
     """
     path = Path(path)
-    name = format or _guess(path, "write")
-    writer = _function(name, "write")
-    _check_options(name, writer, format_options)
+    name, writer = choose(path, format, writing=True)
+    check_options(name, writer, format_options)
     writer(table, path, **format_options)
 
 
@@ -176,34 +181,32 @@ def guess(path: str | os.PathLike[str]) -> str | None:
     return None
 
 
-def _guess(path: Path, what: str) -> str:
-    found = guess(path)
-    if found is None and what == "read" and path.is_dir():
+def choose(path: Path, name: str | None, *, writing: bool) -> tuple[str, Callable[..., Any]]:
+    """Returns a format and what reads or writes it.
+
+    Raises:
+        ValueError: If the format is unknown or cannot be written, or the path does not tell it.
+    """
+    known = {name: format.writer if writing else format.reader for name, format in FORMATS.items()}
+    usable = ", ".join(name for name, function in known.items() if function)
+    found = name or guess(path)
+    if found is None and path.is_dir() and not writing:
         found = "panlex-dump"  # whose reader says what it misses
-    if found is not None:
-        return found
-    raise ValueError(
-        f"cannot tell the format of {str(path)!r} by its name; say which it is, one of: {', '.join(_names(what))}"
-    )
+    if found is None:
+        raise ValueError(f"cannot tell the format of {str(path)!r} by its name; say which it is, one of: {usable}")
+    function = known.get(found)
+    if function is None:
+        reason = f"the format {found!r} can only be read" if found in known else f"unknown format {found!r}"
+        raise ValueError(f"{reason}; expected one of: {usable}")
+    return found, function
 
 
-def _function(name: str, what: str) -> Callable[..., Any]:
-    if name not in _names(what):
-        reason = f"the format {name!r} can only be read" if name in FORMATS else f"unknown format {name!r}"
-        raise ValueError(f"{reason}; expected one of: {', '.join(_names(what))}")
-    known = FORMATS[name]
-    return known.reader if what == "read" else known.writer  # type: ignore[return-value]  # it is among the names
-
-
-def _names(what: str) -> list[str]:
-    return [name for name, known in FORMATS.items() if what == "read" or known.writer]
-
-
-def _check_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+def check_options(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Checks that a format's reader or writer has the options, its keyword-only arguments."""
     parameters = inspect.signature(function).parameters.values()
     valid = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "verbose"]
     if unknown := [option for option in options if option not in valid]:
         raise TypeError(
-            f"the format {name!r} has no option {', '.join(map(repr, unknown))}; "
-            + (f"its options are {', '.join(valid)}" if valid else "it has none")
+            f"the format {name!r} has no option {', '.join(map(repr, unknown))}; its options are "
+            f"{', '.join(valid) or 'none'}"
         )

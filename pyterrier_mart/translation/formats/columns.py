@@ -1,21 +1,18 @@
-"""Tables in columns: Moses and GIZA++ lexical files, TSV, CSV, Parquet."""
+"""Tables in columns: Moses and GIZA++ lexical files, TSV, CSV, Parquet, and what PanLex exports."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING
-
-import pyterrier as pt
 
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.translation.builder import TableBuilder, TableFormatError, Weights
+from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
+from pyterrier_mart.translation.entries import Weights
 from pyterrier_mart.translation.formats.common import (
     check_direction,
     fields,
@@ -25,13 +22,11 @@ from pyterrier_mart.translation.formats.common import (
     rows,
     text_writer,
 )
-
-if TYPE_CHECKING:
-    from pyterrier_mart.translation.table import TranslationTable
+from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = [
-    "GIZA_ORDER", "MOSES_ORDER", "read_csv", "read_delimited", "read_lexical", "read_parquet",
-    "read_tsv", "write_csv", "write_lexical", "write_parquet", "write_tsv",
+    "GIZA_ORDER", "MOSES_ORDER", "read_delimited", "read_lexical", "read_panlex", "read_parquet", "write_delimited",
+    "write_lexical", "write_parquet",
 ]  # fmt: skip
 
 #: Moses' ``lex.f2e`` and ``lex.e2f``: the predicted word stands first.
@@ -46,10 +41,7 @@ _DEFAULT_COLUMNS = ("source", "target", "prob")
 _PARQUET_META = b"pyterrier_mart"
 
 
-# --- Moses and GIZA++ -----------------------------------------------------------------------------------------------
-
-
-def read_lexical(path: Path, builder: TableBuilder, *, verbose: bool, order: str) -> Weights:
+def read_lexical(path: Path, builder: EntryBuilder, *, verbose: bool, order: str) -> Weights:
     """Reads lines of two words and a probability, separated by white space.
 
     Both programs print P(predicted word | given word), and the table needs the predicted word to be the target:
@@ -63,7 +55,7 @@ def read_lexical(path: Path, builder: TableBuilder, *, verbose: bool, order: str
     Lines with the word ``NULL`` (aligned to nothing) are left out.
 
     Args:
-        path: The file, plain or gzipped.
+        path: The file, plain or compressed.
         builder: Takes the entries.
         verbose: Whether to show a progress bar.
         order: The order of the columns, a permutation of ``"source target prob"``.
@@ -75,53 +67,48 @@ def read_lexical(path: Path, builder: TableBuilder, *, verbose: bool, order: str
         TableFormatError: If a line is malformed.
         ValueError: If ``order`` is not such a permutation.
     """
-    s, t, p = _order(order)
+    s, t, p = places_of(order)
     with open_binary(path, verbose) as stream:
         for n, line in lines(stream, builder):
             found = fields(line, 3)
             if len(found) != 3:
                 if line.strip():
                     builder.bad(f"expected {order!r}, found {line[:80]!r}", n)
-                continue
-            source, target = found[s], found[t]
-            if source != "NULL" and target != "NULL" and (prob := number(found[p], builder, n)) is not None:
-                builder.add(source, target, prob, n)
+            elif found[s] != "NULL" and found[t] != "NULL" and (prob := number(found[p], builder, n)) is not None:
+                builder.add(found[s], found[t], prob, n)
     return "probability"
 
 
-def write_lexical(table: TranslationTable, path: Path, *, order: str) -> None:
+def write_lexical(table: WordMatrix, path: Path, *, order: str) -> None:
     """Writes lines of two words and a probability in the given order, see :func:`read_lexical`."""
-    places = _order(order)
+    places = places_of(order)
     with text_writer(path) as out:
         for source, target, prob in table.entries():
             values = dict(zip(places, (source, target, f"{prob:.9g}"), strict=True))
             out.write(f"{values[0]} {values[1]} {values[2]}\n")
 
 
-def _order(order: str) -> tuple[int, int, int]:
-    """The positions of source, target and probability."""
+def places_of(order: str) -> tuple[int, int, int]:
+    """Returns the positions of source, target and probability in an order of columns."""
     names = order.split()
     if sorted(names) != ["prob", "source", "target"]:
         raise ValueError(f"order must name the columns source, target and prob in their order, not {order!r}")
     return names.index("source"), names.index("target"), names.index("prob")
 
 
-# --- TSV and CSV ----------------------------------------------------------------------------------------------------
-
-
-def read_tsv(
+def read_delimited(
     path: Path,
-    builder: TableBuilder,
+    builder: EntryBuilder,
     *,
     verbose: bool,
     columns: Sequence[Column] | None = None,
     header: bool = True,
-    delimiter: str = "\t",
+    delimiter: str,
 ) -> Weights:
-    """Reads tab-separated columns without quoting: a quotation mark is a character like any other.
+    """Reads columns separated by tabs, without quoting, or by another character, quoted as in RFC 4180 where needed.
 
     Args:
-        path: The file, plain or gzipped.
+        path: The file, plain or compressed.
         builder: Takes the entries.
         verbose: Whether to show a progress bar.
         columns: Source, target and probability, by name or by position from 0; two for a list without
@@ -138,142 +125,126 @@ def read_tsv(
         TableFormatError: If a line is malformed or a column is missing.
         ValueError: If an option does not fit.
     """
-    with open_binary(path, verbose) as stream:
-        return read_delimited(stream, builder, columns, header, delimiter, quoted=False)
+    return read_columns(path, builder, verbose, columns, header, delimiter, _DEFAULT_COLUMNS)
 
 
-def read_csv(
+def read_panlex(
     path: Path,
-    builder: TableBuilder,
+    builder: EntryBuilder,
     *,
     verbose: bool,
     columns: Sequence[Column] | None = None,
-    header: bool = True,
-    delimiter: str = ",",
+    delimiter: str | None = None,
 ) -> Weights:
-    """Reads comma-separated columns, quoted where needed as in RFC 4180; otherwise as :func:`read_tsv`."""
-    with open_binary(path, verbose) as stream:
-        return read_delimited(stream, builder, columns, header, delimiter, quoted=True)
+    """Reads translations that PanLex exports: a header, then source text, target text and perhaps a quality.
+
+    The qualities of a source word's translations, divided by their sum, are its probabilities.
+
+    Args:
+        path: The file, plain or compressed.
+        builder: Takes the entries.
+        verbose: Whether to show a progress bar.
+        columns: Source, target and quality, by name or by position from 0; two for an export without qualities.
+            ``None``: ``source``, ``target`` and ``quality``; the last may be missing from a file of two columns.
+        delimiter: What separates columns; ``None``: a comma if the name says CSV, otherwise a tab. Fields separated
+            by other characters than a tab may be quoted.
+
+    Returns:
+        What the weights mean.
+
+    Raises:
+        TableFormatError: If a line is malformed or a column is missing.
+        ValueError: If an option does not fit.
+    """
+    if delimiter is None:
+        delimiter = "," if ".csv" in path.suffixes[-2:] else "\t"
+    found = read_columns(path, builder, verbose, columns, True, delimiter, ("source", "target", "quality"))
+    return "count" if found == "probability" else found
 
 
-def read_delimited(
-    stream: IO[bytes],
-    builder: TableBuilder,
+def read_columns(
+    path: Path,
+    builder: EntryBuilder,
+    verbose: bool,
     columns: Sequence[Column] | None,
     header: bool,
     delimiter: str,
-    *,
-    quoted: bool,
-    defaults: tuple[str, str, str] = _DEFAULT_COLUMNS,
-) -> Weights:
-    """Reads delimited text of words and maybe weights; ``defaults`` are the names that ``columns=None`` means."""
-    found: Iterator[tuple[int, list[str]]] = rows(stream, builder, delimiter=_check_delimiter(delimiter), quoted=quoted)
-    first = next(found, None)
-    if first is None:
-        return "uniform"  # nothing in the file, which the caller reports
-    line, names = first
-    width = len(names)
-    s, t, w = _positions(names if header else None, width, columns, defaults, f"{builder.where}, line {line}")
-    if not header:
-        found = chain([first], found)
-    for n, row in found:
-        if len(row) != width:
-            builder.bad(f"expected {width} columns, found {len(row)}", n)
-        elif w is None:
-            builder.add(row[s], row[t], 1.0, n)
-        elif (weight := number(row[w], builder, n)) is not None:
-            builder.add(row[s], row[t], weight, n)
-    return "uniform" if w is None else "probability"
-
-
-def _positions(
-    header: Sequence[str] | None,
-    width: int,
-    columns: Sequence[Column] | None,
     defaults: tuple[str, str, str],
-    where: str,
-) -> tuple[int, int, int | None]:
-    """The positions of source, target and weight (``None``: no weights)."""
+) -> Weights:
+    """Reads delimited text of words and perhaps weights; ``defaults`` are the names that ``columns=None`` means."""
+    with open_binary(path, verbose) as stream:
+        found = rows(stream, builder, delimiter)
+        first = next(found, None)
+        if first is None:
+            return "uniform"  # nothing in the file, which the caller reports
+        width = len(first[1])
+        where = f"{path}, line {first[0]}"
+        places = positions(first[1] if header else list(range(width)), columns, defaults, where)
+        for n, row in found if header else chain([first], found):
+            if len(row) != width:
+                builder.bad(f"expected {width} columns, found {len(row)}", n)
+                continue
+            source, target, *weight = (row[place] for place in places)
+            value = number(weight[0], builder, n) if weight else 1.0
+            if value is not None:
+                builder.add(source, target, value, n)
+    return "probability" if len(places) == 3 else "uniform"
+
+
+def positions(
+    names: Sequence[Column], columns: Sequence[Column] | None, defaults: tuple[str, str, str], where: str
+) -> list[int]:
+    """Returns the positions of source, target and, where there are weights, of the weight.
+
+    Args:
+        names: The names of the file's columns, or their positions if they have none.
+        columns: The columns that were asked for.
+        defaults: The names that ``None`` means.
+        where: What messages call the place of the names.
+    """
     if columns is None:
         # Two columns are a list without weights; more columns without the name of one are a mistake to report.
-        n = min(width, 3)
-        columns = defaults[: max(n, 2)] if header is not None else range(n)
-        if len(columns) < 2:
-            raise TableFormatError(f"{where}: expected two or three columns, found one")
-    elif isinstance(columns, str) or not 2 <= len(columns) <= 3:
+        columns = list(defaults if isinstance(names[0], str) else range(3))[: max(2, min(len(names), 3))]
+    if isinstance(columns, str) or not 2 <= len(columns) <= 3:
         raise ValueError(f"columns must be those of source, target and perhaps weight, not {columns!r}")
     places = []
     for column in columns:
-        if isinstance(column, int):
-            if not -width <= column < width:
-                raise TableFormatError(f"{where}: expected a column {column}, found {width} columns")
-            places.append(column % width)
-        elif header is None:
-            raise ValueError(f"columns must be positions where there is no header, not {column!r}")
-        elif header.count(column) != 1:
-            reason = "missing column" if column not in header else "more than one column"
-            hint = "; if this is no header, say which format it is, such as 'muse'" if "missing" in reason else ""
-            raise TableFormatError(f"{where}: {reason} {column!r}; found {', '.join(map(repr, header))}{hint}")
-        else:
-            places.append(header.index(column))
-    return places[0], places[1], places[2] if len(places) == 3 else None
+        place = column % len(names) if isinstance(column, int) and -len(names) <= column < len(names) else column
+        if isinstance(place, str) and place in names:
+            place = names.index(place)
+        if not isinstance(place, int) or not place < len(names):
+            raise TableFormatError(
+                f"{where}: missing column {column!r}; found {', '.join(map(repr, names))}; if this is no header, say "
+                "which format it is, such as 'muse'"
+            )
+        places.append(place)
+    return places
 
 
-def _check_delimiter(delimiter: str) -> str:
-    if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ValueError(f"delimiter must be one character and no quotation mark or line end, not {delimiter!r}")
-    return delimiter
-
-
-def write_tsv(
-    table: TranslationTable,
+def write_delimited(
+    table: WordMatrix,
     path: Path,
     *,
     columns: Sequence[str] = _DEFAULT_COLUMNS,
     header: bool = True,
-    delimiter: str = "\t",
+    delimiter: str,
 ) -> None:
     """Writes delimited columns: source, target and probability, after a line of their names if ``header``."""
-    _write_delimited(table, path, columns, header, delimiter)
-
-
-def write_csv(
-    table: TranslationTable,
-    path: Path,
-    *,
-    columns: Sequence[str] = _DEFAULT_COLUMNS,
-    header: bool = True,
-    delimiter: str = ",",
-) -> None:
-    """Writes comma-separated columns as :func:`write_tsv`."""
-    _write_delimited(table, path, columns, header, delimiter)
-
-
-def _write_delimited(table: TranslationTable, path: Path, columns: Sequence[str], header: bool, delimiter: str) -> None:
-    # Words in normal form contain nothing that has to be quoted, so TSV and CSV differ in the delimiter only.
-    _check_three(columns)
+    # Words in normal form contain nothing that has to be quoted.
     with text_writer(path) as out:
-        writer = csv.writer(out, delimiter=_check_delimiter(delimiter), lineterminator="\n")
+        writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
         if header:
             writer.writerow(columns)
         writer.writerows((source, target, f"{prob:.9g}") for source, target, prob in table.entries())
 
 
-def _check_three(columns: Sequence[str]) -> None:
-    if isinstance(columns, str) or len(set(columns)) != 3:
-        raise ValueError(f"columns must be three different names, not {columns!r}")
-
-
-# --- Parquet --------------------------------------------------------------------------------------------------------
-
-
-def read_parquet(path: Path, builder: TableBuilder, *, verbose: bool, columns: Sequence[str] | None = None) -> Weights:
+def read_parquet(path: Path, builder: EntryBuilder, *, verbose: bool, columns: Sequence[str] | None = None) -> Weights:
     """Reads the columns of a Parquet file; places in messages are numbers of rows, from 1.
 
     Args:
         path: The file.
         builder: Takes the entries.
-        verbose: Whether to show a progress bar.
+        verbose: Without effect.
         columns: Names of the columns of source, target and probability; two for a list without probabilities.
             ``None``: ``source``, ``target`` and ``prob``; the last may be missing from a file of two columns.
 
@@ -285,53 +256,38 @@ def read_parquet(path: Path, builder: TableBuilder, *, verbose: bool, columns: S
         TableFormatError: If the file is no Parquet file, a column is missing, or a cell is no word or number.
         ValueError: If an option does not fit, or the file says that it was written for other languages.
     """
-    pa, pq = _pyarrow()
-    with open(path, "rb") as raw, _arrow_errors(path, pa.ArrowException):
-        file = pq.ParquetFile(raw)
-        schema = file.schema_arrow
-        meta = json.loads((schema.metadata or {}).get(_PARQUET_META, b"{}"))
-        if "languages" in meta:
-            check_direction(path, builder.source, builder.target, found=meta["languages"])
-        s, t, w = _positions(schema.names, len(schema.names), columns, _DEFAULT_COLUMNS, str(path))
-        names = (schema.names[s], schema.names[t], None if w is None else schema.names[w])
-        rows_read = 0
-        with pt.tqdm(total=file.metadata.num_rows, unit="row", desc=path.name, disable=not verbose) as bar:
-            for batch in file.iter_batches(columns=[name for name in names if name is not None]):
-                builder.add_frame(batch.to_pandas(), names, first=rows_read + 1)
-                rows_read += len(batch)
-                bar.update(len(batch))
-    return "uniform" if w is None else "probability"
+    pa, pq = pyarrow_modules()
+    try:
+        with open(path, "rb") as raw:
+            content = pq.read_table(raw)
+    except pa.ArrowException as err:
+        raise TableFormatError(f"{path}: not a Parquet file that can be read ({err})") from err
+    meta = json.loads((content.schema.metadata or {}).get(_PARQUET_META, b"{}"))
+    check_direction(path, builder, meta.get("languages", ()))
+    names = content.schema.names
+    s, t, *w = positions(names, columns, _DEFAULT_COLUMNS, str(path))
+    builder.add_frame(content.to_pandas(), (names[s], names[t], names[w[0]] if w else None))
+    return "probability" if w else "uniform"
 
 
-def write_parquet(table: TranslationTable, path: Path, *, columns: Sequence[str] = _DEFAULT_COLUMNS) -> None:
+def write_parquet(table: WordMatrix, path: Path, *, columns: Sequence[str] = _DEFAULT_COLUMNS) -> None:
     """Writes a Parquet file of three columns; its metadata name the languages, which reading checks.
 
     Raises:
         ImportError: If pyarrow is not installed.
     """
-    pa, pq = _pyarrow()
-    _check_three(columns)
-    frame = table.to_frame().set_axis(list(columns), axis=1)
-    content = pa.Table.from_pandas(frame, preserve_index=False)
+    pa, pq = pyarrow_modules()
+    content = pa.Table.from_pandas(table.to_frame().set_axis(list(columns), axis=1), preserve_index=False)
     meta = {_PARQUET_META: json.dumps({"languages": table.languages}).encode("ascii")}
     with atomic_file(path) as tmp:
         pq.write_table(content.replace_schema_metadata(meta), os.fspath(tmp))
 
 
-@contextmanager
-def _arrow_errors(path: Path, error: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except (error, json.JSONDecodeError) as err:
-        raise TableFormatError(f"{path}: not a Parquet file that can be read ({err})") from err
-
-
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def pyarrow_modules() -> tuple[ModuleType, ModuleType]:
+    """Imports pyarrow and its Parquet module."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as err:
-        raise ImportError(
-            "Parquet files need pyarrow: pip install 'pyterrier-mart[parquet]' (which installs pyarrow)"
-        ) from err
+        raise ImportError("Parquet files need pyarrow: pip install 'pyterrier-mart[parquet]'") from err
     return pyarrow, pyarrow.parquet

@@ -1,4 +1,4 @@
-"""What the formats share: files opened plain or compressed, their lines and fields, and the way they are written."""
+"""What the formats share: files opened plain or packed, their lines and fields, and the way they are written."""
 
 from __future__ import annotations
 
@@ -7,231 +7,142 @@ import gzip
 import io
 import os
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from html.entities import html5
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, Any, NamedTuple, TextIO
+from xml.etree.ElementTree import Element, ParseError, XMLParser, iterparse
 
 import pyterrier as pt
 
+from pyterrier_mart.archives import files, members, plain_name
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.text import language_code
+from pyterrier_mart.text import LANGUAGES, language_of
+from pyterrier_mart.translation.builder import EntryBuilder
 from pyterrier_mart.translation.faults import Faults, TableFormatError
 
 __all__ = [
-    "CountedStream", "check_direction", "damage", "fields", "lines", "number", "open_binary", "rows", "text_writer",
+    "Package", "Text", "check_direction", "fields", "lines", "listing", "number", "open_binary", "records", "rows",
+    "text_writer",
 ]  # fmt: skip
 
-#: What the standard library raises on a damaged or truncated compressed file.
-_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
-_LONGEST_LINE = 1 << 20
-_BUFFER = 1 << 20
+_SHOWN = 12
+_DEEPEST = 100  # what works on records may be recursive
 _BLANKS = re.compile("[ \t]+")
 _DIRECTION = re.compile(r"(?<![a-z])([a-z]{2,3})-([a-z]{2,3})(?![a-z-])")
+_ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
 
 
-class _CountedFile(io.FileIO):
-    """A file that moves a progress bar by what is read from it: for compressed files, the compressed bytes."""
-
-    def __init__(self, path: Path, bar: Any):
-        super().__init__(os.fspath(path))  # as messages show it
-        self._bar = bar
-
-    def readinto(self, buffer: Any) -> int:
-        n = super().readinto(buffer) or 0
-        self._bar.update(n)
-        return n
+# --- files ----------------------------------------------------------------------------------------------------------
 
 
-class CountedStream(io.RawIOBase):
-    """A stream that reports how much is read from it."""
+class Package:
+    """The files in an archive or folder, by their names.
 
-    def __init__(self, stream: IO[bytes], progress: Callable[[int], object]):
-        self._stream, self._progress = stream, progress
-
-    def readable(self) -> bool:
-        """Returns that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads as many bytes as there is room for, or fewer."""
-        data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        self._progress(len(data))
-        return len(data)
-
-
-@contextmanager
-def open_binary(path: Path, verbose: bool = False) -> Iterator[IO[bytes]]:
-    """Opens a file, decompressed if its first bytes say that it is a gzip file.
-
-    Raises:
-        OSError: If it cannot be opened.
-        TableFormatError: If its name ends in ``.gz`` or ``.dz`` and it is not a gzip file.
-    """
-    with (
-        pt.tqdm(total=os.stat(path).st_size, unit="B", unit_scale=True, desc=path.name, disable=not verbose) as bar,
-        _CountedFile(path, bar) as file,
-        io.BufferedReader(file, _BUFFER) as raw,
-    ):
-        if raw.peek(2)[:2] == b"\x1f\x8b":
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                # GzipFile is a stream of buffered bytes by itself; a larger buffer makes short lines cheaper.
-                yield io.BufferedReader(unpacked, _BUFFER)
-        elif path.suffix in (".gz", ".dz") and raw.peek(1):
-            raise TableFormatError(f"{path}: not a gzip file, although its name ends in {path.suffix}")
-        else:
-            yield raw
-
-
-@contextmanager
-def damage(where: str) -> Iterator[None]:
-    """Turns what goes wrong inside a compressed file into one sentence.
-
-    Raises:
-        TableFormatError: In place of the decompressor's error.
-    """
-    try:
-        yield
-    except _DAMAGE as err:
-        raise TableFormatError(f"{where}: the compressed file is damaged or truncated ({err})") from err
-
-
-def lines(
-    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False
-) -> Iterator[tuple[int, str]]:
-    """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
-
-    Lines that are not UTF-8 or longer than 1 MiB are reported to ``faults``.
+    Each file is read from the archive anew: two of them can be read side by side, even from a compressed tar, with
+    nothing unpacked on disk. Archives inside a folder are left closed.
 
     Args:
-        stream: The bytes.
-        faults: Where malformed lines are reported.
-        where: What messages call the file; ``None``: what ``faults`` calls it.
-        ends: Whether lines keep their ends (needed where quoted fields may contain some).
+        path: The archive, or the folder.
+
+    Attributes:
+        names: The names of the files, with ``/`` between folders and without the endings of compressed ones (``.gz``);
+            ``None`` if the path is a single file and not an archive.
 
     Raises:
-        TableFormatError: If a line is malformed (unless skipped), or the compressed file is damaged.
+        ArchiveError: If the archive is damaged.
+        OSError: If it cannot be read.
     """
-    where = where or faults.where
-    n = 0
-    try:
-        for n, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=1):
-            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
-                while rest := stream.readline(_LONGEST_LINE):
-                    if rest.endswith(b"\n"):
-                        break
-                faults.bad(f"the line is longer than {_LONGEST_LINE:,} bytes", n, where)
-                continue
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as err:
-                faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
-                continue
-            if n == 1:
-                line = line.removeprefix("\ufeff")
-            yield n, line if ends else line.rstrip("\r\n")
-    except _DAMAGE as err:
-        raise TableFormatError(f"{where}, after line {n}: the compressed file is damaged or truncated ({err})") from err
 
-
-def fields(line: str, n: int) -> list[str]:
-    """Splits a line at blanks and tabs; ``n`` is how many fields are expected."""
-    found = line.split()
-    # str.split is fast but also splits at rare spaces (U+00A0, U+3000) that are part of a word here.
-    return found if len(found) == n else _BLANKS.split(line.strip(" \t"))
-
-
-def rows(
-    stream: IO[bytes], faults: Faults, where: str | None = None, *, delimiter: str, quoted: bool
-) -> Iterator[tuple[int, list[str]]]:
-    """Yields the fields of delimited text, with the number of the line where each row starts; blank lines are left out.
-
-    Args:
-        stream: The bytes.
-        faults: Where malformed lines are reported.
-        where: What messages call the file; ``None``: what ``faults`` calls it.
-        delimiter: What separates fields.
-        quoted: Whether fields may be quoted as in CSV; otherwise a quotation mark is a character like any other.
-
-    Raises:
-        TableFormatError: If a line is malformed (unless skipped), or the compressed file is damaged.
-    """
-    if not quoted:
-        for n, line in lines(stream, faults, where):
-            if line and not line.isspace():
-                yield n, line.split(delimiter)
-        return
-
-    at = start = 0
-
-    def feed() -> Iterator[str]:
-        nonlocal at, start
-        for at, line in lines(stream, faults, where, ends=True):
-            start = start or at
-            yield line
-
-    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
-    while True:
-        start = 0
-        try:
-            row = next(reader)
-        except StopIteration:
+    def __init__(self, path: Path):
+        self.path = path
+        self.names: list[str] | None = None
+        self._files: dict[str, Path] = {}
+        if path.is_dir():
+            self._files = {plain_name(file.relative_to(path).as_posix()): file for file in files(path)}
+            self.names = list(self._files)
             return
-        except csv.Error as err:
-            faults.bad(f"not CSV: {err}", start or at, where)
-            continue
-        if row:
-            yield start, row
+        found: list[str] = []
+        outer = plain_name(str(path))
+
+        def look(name: str) -> bool:
+            if name != outer:  # or nothing inside is looked at
+                found.append(name[len(str(path)) + 1 :])
+            return name == outer
+
+        with closing(members(path, wanted=look)) as opened:
+            if next(opened, None) is None:
+                self.names = found
+
+    def where(self, name: str) -> str:
+        """Returns what messages call a file."""
+        return f"{self.path}/{name}"
+
+    @contextmanager
+    def open(self, name: str, verbose: bool = False) -> Iterator[IO[bytes]]:
+        """Opens one of :attr:`names`, decompressed.
+
+        Args:
+            name: The file.
+            verbose: Whether to show a progress bar, of what is read of the archive.
+
+        Raises:
+            ArchiveError: If the archive is damaged; also while the file is read.
+        """
+        with open_binary(self._files.get(name, self.path), verbose, self.where(name)) as stream:
+            yield stream
 
 
-def number(text: str, faults: Faults, line: int, kind: Callable[[str], Any] = float, where: str = "") -> Any:
-    """Returns the number that a field holds, or ``None`` if it holds none, which is reported."""
-    try:
-        return kind(text)
-    except ValueError:
-        faults.bad(f"expected a number, found {text!r}", line, where or None)
-        return None
+class Text(NamedTuple):
+    """A file, wherever it is."""
+
+    where: str
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
 
 
 @contextmanager
-def text_writer(path: Path) -> Iterator[TextIO]:
-    """Opens a text file that appears when the block ends without an error, gzipped if its name ends in ``.gz``."""
-    with atomic_file(path) as tmp, open(tmp, "wb") as raw:
-        if path.suffix in (".gz", ".dz"):
-            # No name and time in the file: the same table gives the same bytes.
-            with (
-                gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
-                io.TextIOWrapper(io.BufferedWriter(packed, _BUFFER), encoding="utf-8", newline="\n") as text,
-            ):
-                yield text
-        else:
-            with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
-                yield text
+def open_binary(path: Path, verbose: bool = False, member: str = "") -> Iterator[IO[bytes]]:
+    """Opens a file, decompressed if its first bytes say that it is compressed.
+
+    Args:
+        path: The file.
+        verbose: Whether to show a progress bar.
+        member: The file in an archive that is meant, after the archive's path.
+
+    Raises:
+        ArchiveError: If it is damaged, or named like a compressed file and none; also while it is read.
+        OSError: If it cannot be opened.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, expected a file")
+    wanted = {plain_name(str(path)), member}
+    size = os.stat(path).st_size
+    with (
+        pt.tqdm(total=size, unit="B", unit_scale=True, desc=(member or path.name).rsplit("/", 1)[-1],
+                disable=not verbose) as bar,
+        closing(members(path, wanted=wanted.__contains__, progress=bar.update)) as opened,
+    ):  # fmt: skip
+        found = next(opened, None)
+        if found is None:
+            raise TableFormatError(f"{member or path} is an archive, or gone from one; expected a file")
+        yield found.stream
 
 
-class _HasLanguages(Protocol):
-    @property
-    def lang(self) -> str: ...
+def listing(names: Sequence[str]) -> str:
+    """Returns the first names of many, for messages."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "nothing") + more
 
 
 def check_direction(
-    path: Path,
-    source: _HasLanguages,
-    target: _HasLanguages,
-    *,
-    found: Sequence[str] | None = None,
-    ordered: bool = True,
+    path: Path, builder: EntryBuilder, found: Sequence[str] | None = None, *, ordered: bool = True
 ) -> None:
     """Compares the languages that a file names with those asked for.
 
     Args:
         path: The file, named in messages.
-        source: Analyzer of the source language.
-        target: Analyzer of the target language.
+        builder: Has the languages asked for.
         found: The two language codes that the file names; ``None``: those in its name (``de-en.txt``), if any.
         ordered: Whether their order matters; otherwise the file serves both directions.
 
@@ -241,10 +152,139 @@ def check_direction(
     if found is None:
         match = _DIRECTION.search(path.name.lower())
         found = match.groups() if match else ()
-    try:
-        codes = [language_code(code) for code in found]
-    except ValueError:
+    codes, wanted = [language_of(code) for code in found], [builder.source.lang, builder.target.lang]
+    if not all(code in LANGUAGES for code in codes):
         return  # a name that only looks like a pair of languages
-    wanted = [source.lang, target.lang]
-    if codes and (codes if ordered else sorted(codes)) != (wanted if ordered else sorted(wanted)):
-        raise ValueError(f"{path} holds {'-'.join(codes)}, but {'-'.join(wanted)} was asked for")
+    if codes and codes != wanted and (ordered or codes != wanted[::-1]):
+        raise ValueError(f"{path} holds {'-'.join(map(str, codes))}, but {'-'.join(wanted)} was asked for")
+
+
+@contextmanager
+def text_writer(path: Path) -> Iterator[TextIO]:
+    """Opens a text file that appears when the block ends without an error, gzipped if its name ends in ``.gz``."""
+    with atomic_file(path) as tmp, open(tmp, "wb") as raw:
+        packed: Any = raw
+        if path.suffix in (".gz", ".dz"):  # no name and time in the file: the same table gives the same bytes
+            packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
+        with packed, io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text:
+            yield text
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def lines(
+    stream: Iterable[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, first: int = 1
+) -> Iterator[tuple[int, str]]:
+    """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
+
+    Args:
+        stream: The lines as bytes.
+        faults: Where lines that are not UTF-8 are reported.
+        where: What messages call the file; ``None``: what ``faults`` calls it.
+        ends: Whether lines keep their ends (needed where quoted fields may contain some).
+        first: The number of the first line.
+
+    Raises:
+        TableFormatError: If a line is malformed (unless skipped).
+    """
+    for n, raw in enumerate(stream, start=first):
+        try:
+            line = raw.decode("utf-8-sig" if n == 1 else "utf-8")
+        except UnicodeDecodeError as err:
+            faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
+            continue
+        yield n, line if ends else line.rstrip("\r\n")
+
+
+def fields(line: str, n: int) -> list[str]:
+    """Splits a line at blanks and tabs; ``n`` is how many fields are expected."""
+    found = line.split()
+    # str.split is fast but also splits at rare spaces (U+00A0, U+3000) that are part of a word here.
+    return found if len(found) == n else _BLANKS.split(line.strip(" \t"))
+
+
+def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the fields of delimited text, with the number of the line where each row ends; blank lines are left out.
+
+    Args:
+        stream: The bytes.
+        faults: Where malformed lines are reported.
+        delimiter: What separates fields. Between tabs, a quotation mark is a character like any other; between other
+            characters, fields may be quoted as in CSV (RFC 4180).
+
+    Raises:
+        TableFormatError: If a line is malformed (unless skipped).
+    """
+    if delimiter == "\t":
+        for n, line in lines(stream, faults):
+            if line and not line.isspace():
+                yield n, line.split(delimiter)
+        return
+
+    last = [0]  # the number of the line that was read last
+
+    def feed() -> Iterator[str]:
+        for last[0], line in lines(stream, faults, ends=True):
+            yield line
+
+    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as err:
+            faults.bad(f"not CSV: {err}", last[0])
+        else:
+            if row:
+                yield last[0], row
+
+
+def number(text: str, faults: Faults, line: int) -> float | None:
+    """Returns the number that a field holds, or ``None`` if it holds none, which is reported."""
+    try:
+        return float(text)
+    except ValueError:
+        faults.bad(f"expected a number, found {text!r}", line)
+        return None
+
+
+# --- XML ------------------------------------------------------------------------------------------------------------
+
+
+def records(stream: IO[bytes], faults: Faults, where: str, tags: frozenset[str]) -> Iterator[Element]:
+    """Yields the elements of some tags from XML of any size. Memory holds one of them.
+
+    Nothing outside the file is read. Prefixes of namespaces are cut off from tags and the names of attributes.
+    Elements of these tags inside one another come out one by one, the inner before the outer, which lacks them.
+
+    Args:
+        stream: The bytes, in the encoding that they declare.
+        faults: Takes where the file is not well-formed; it is read up to there.
+        where: What messages call the file.
+        tags: The tags.
+
+    Raises:
+        TableFormatError: If the file is not well-formed (unless skipped) or tags are nested many deep.
+    """
+    parser = XMLParser()
+    parser.entity.update(_ENTITIES)  # those of HTML, which a document type somewhere else may declare
+    open_elements: list[Element] = []
+    try:
+        for event, element in iterparse(stream, events=("start", "end"), parser=parser):
+            if event == "start":
+                open_elements.append(element)
+                if len(open_elements) > _DEEPEST:
+                    raise TableFormatError(f"{where}: tags nested more than {_DEEPEST} deep")
+                continue
+            open_elements.pop()
+            element.tag = element.tag.rpartition("}")[2]
+            element.attrib = {name.rpartition("}")[2]: value for name, value in element.attrib.items()}
+            if element.tag in tags:
+                yield element
+                element.clear()
+            if open_elements and not any(outer.tag.rpartition("}")[2] in tags for outer in open_elements):
+                open_elements[-1].clear()
+    except ParseError as err:
+        faults.bad(f"not well-formed XML: {err}", err.position[0], where)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyterrier as pt
 
-from pyterrier_mart.text import Analyzer, language_code
-from pyterrier_mart.translation.builder import TableBuilder, TableFormatError
+from pyterrier_mart.checks import check_number, check_whole
+from pyterrier_mart.text import LANGUAGES, Analyzer, language_of
+from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
+from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.formats.common import lines, open_binary
 
-if TYPE_CHECKING:
-    from pyterrier_mart.translation.table import TranslationTable
-
-__all__ = ["read_vectors"]
+__all__ = ["nearest", "read_vectors"]
 
 _CSLS_NEIGHBOURS = 10  # as Conneau et al.
 
 _NAMED = re.compile(r"(?:^|\.)([a-z]{2,3})\.vec(?:\.gz)?$")
+
+_HEADER = re.compile(r"\d+ [1-9]\d*", re.ASCII)
 
 _Matrix = npt.NDArray[np.float32]
 
@@ -44,7 +44,7 @@ def read_vectors(
     on_error: Literal["raise", "skip"] = "raise",
     meta: Mapping[str, Any] | None = None,
     verbose: bool = False,
-) -> TranslationTable:
+) -> Entries:
     """Makes a table of two files of vectors in one space: each source word's ``k`` nearest target words.
 
     Their cosines, divided by their sum, are the probabilities (the MART paper takes the 5 nearest). A file holds lines
@@ -54,7 +54,7 @@ def read_vectors(
     Time is that of the product of the two matrices; memory, besides them, is ``block`` x target words.
 
     Args:
-        source_vec: Vectors of the source language, plain or gzipped.
+        source_vec: Vectors of the source language, plain or compressed.
         target_vec: Vectors of the target language, in the same space.
         source: Source language code or analyzer.
         target: Target language code or analyzer.
@@ -62,7 +62,7 @@ def read_vectors(
         max_words: How many lines of each file are read.
         min_cosine: Only neighbours whose cosine is above this, and above 0.
         csls: Whether neighbours are found by cross-domain similarity local scaling (Conneau et al., 2018) instead of
-            the cosine: it passes over "hubs", target words that are near to everything. The probabilities are made
+            the cosine: it skips "hubs", target words that are near to everything. The probabilities are made
             of cosines all the same. Doubles the time.
         block: How many source words are compared with all target words at once.
         on_error: ``"raise"`` on a malformed line, or ``"skip"`` it and report the number in the end.
@@ -70,7 +70,7 @@ def read_vectors(
         verbose: Whether to show progress bars.
 
     Returns:
-        The table.
+        The entries of the table.
 
     Raises:
         OSError: If a file cannot be read.
@@ -78,16 +78,16 @@ def read_vectors(
         ValueError: If an option does not fit, or a file is named for another language (``wiki.multi.de.vec``).
     """
     for name, value in (("k", k), ("max_words", max_words), ("block", block)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number >= 1, not {value!r}")
-    if not -1 <= min_cosine < 1:
-        raise ValueError(f"min_cosine must be in [-1, 1), not {min_cosine!r}")
+        check_whole(name, value)
+    check_number("min_cosine", min_cosine, -1.0, 1.0)
     paths = Path(source_vec), Path(target_vec)
-    builder = TableBuilder(source, target, where=str(paths[0]), on_error=on_error)
+    builder = EntryBuilder(source, target, where=str(paths[0]), on_error=on_error)
     for path, analyzer in zip(paths, (builder.source, builder.target), strict=True):
-        _check_language(path, analyzer)
-    s_words, s_vectors = _load(paths[0], builder.source, builder, max_words, verbose)
-    t_words, t_vectors = _load(paths[1], builder.target, builder, max_words, verbose)
+        match = _NAMED.search(path.name.lower())
+        if match and (named := language_of(match[1])) in LANGUAGES and named != analyzer.lang:
+            raise ValueError(f"{path} is named for {named}, but vectors of {analyzer.lang} were asked for")
+    s_words, s_vectors = load(paths[0], builder.source, builder, max_words, verbose)
+    t_words, t_vectors = load(paths[1], builder.target, builder, max_words, verbose)
     if s_vectors.shape[1] != t_vectors.shape[1]:
         raise TableFormatError(
             f"{paths[0]} holds vectors of {s_vectors.shape[1]} numbers and {paths[1]} of {t_vectors.shape[1]}; "
@@ -95,9 +95,9 @@ def read_vectors(
         )
     hubness = None
     if csls:
-        _, cosines = _nearest(t_vectors, s_vectors, _CSLS_NEIGHBOURS, block, verbose)
+        _, cosines = nearest(t_vectors, s_vectors, _CSLS_NEIGHBOURS, block, verbose)
         hubness = cosines.mean(axis=1)
-    neighbours, cosines = _nearest(s_vectors, t_vectors, k, block, verbose, hubness)
+    neighbours, cosines = nearest(s_vectors, t_vectors, k, block, verbose, hubness)
     threshold = max(0.0, min_cosine)
     for i, j in np.argwhere(cosines > threshold).tolist():
         # Rounding lets a word and itself come out a little above 1.
@@ -105,75 +105,52 @@ def read_vectors(
     if not len(builder):
         raise TableFormatError(f"{paths[0]}, {paths[1]}: no two words have a cosine above {threshold:g}")
     own = {"source": [path.name for path in paths], "source_format": "vectors", "k": k, "csls": csls}
-    return builder.table("count", {**own, **(meta or {})})
+    return builder.entries("count", {**own, **(meta or {})})
 
 
-def _check_language(path: Path, analyzer: Analyzer) -> None:
-    match = _NAMED.search(path.name.lower())
-    try:
-        named = language_code(match[1]) if match else analyzer.lang
-    except ValueError:
-        return  # a name that only looks like a language
-    if named != analyzer.lang:
-        raise ValueError(f"{path} is named for {named}, but vectors of {analyzer.lang} were asked for")
-
-
-def _load(
-    path: Path, analyzer: Analyzer, builder: TableBuilder, max_words: int, verbose: bool
+def load(
+    path: Path, analyzer: Analyzer, builder: EntryBuilder, max_words: int, verbose: bool
 ) -> tuple[list[str], _Matrix]:
     """Reads words in normal form and their vectors, scaled to length 1."""
     seen: dict[str, None] = {}
     flat = array("f")
-    promised = None
     dimensions = read = 0
     with open_binary(path, verbose) as stream:
         for n, line in lines(stream, builder, str(path)):
-            if n == 1 and (header := _header(line)):
-                promised, dimensions = header
+            line = line.replace("\t", " ").rstrip(" ")
+            if n == 1 and _HEADER.fullmatch(line):
+                dimensions = int(line.split()[1])
                 continue
             if read == max_words:
                 break
             if not line or line.isspace():
                 continue
             read += 1
-            line = line.replace("\t", " ").rstrip(" ")
             dimensions = dimensions or max(line.count(" "), 1)
             # From the right: a word may contain spaces (and be nothing but a rare one).
             word, *numbers = line.rsplit(" ", dimensions)
             try:
                 vector = np.array(list(map(float, numbers)))
+                length = float(np.sqrt(vector @ vector))
             except ValueError:
-                vector = np.empty(0)
-            if len(vector) != dimensions:
-                builder.bad(f"expected a word and {dimensions} numbers, found {line[:80]!r}", n, str(path))
-                continue
-            length = math.sqrt(vector @ vector)
-            if not 0.0 < length < math.inf:  # NaN fails too
-                builder.bad(f"the vector of {word!r} is zero or not finite", n, str(path))
+                length = 0.0
+            if len(numbers) != dimensions or not 0.0 < length < float("inf"):  # NaN fails too
+                expected = f"a word and {dimensions} finite numbers that are not all 0"
+                builder.bad(f"expected {expected}, found {line[:80]!r}", n, str(path))
                 continue
             words = analyzer.tokens(word)
             if len(words) == 1 and words[0] not in seen:
                 seen[words[0]] = None
                 flat.frombytes((vector / length).astype(np.float32).tobytes())
-    if promised is not None and read < min(promised, max_words):
-        raise TableFormatError(f"{path}: expected {promised:,} vectors as its first line says, found {read:,}")
     if not seen:
         raise TableFormatError(f"{path}: no vectors of single words")
     return list(seen), np.frombuffer(flat, dtype=np.float32).reshape(-1, dimensions)
 
 
-def _header(line: str) -> tuple[int, int] | None:
-    """The number of vectors and of dimensions, if the line holds these two numbers."""
-    parts = line.split()
-    if len(parts) == 2 and all(part.isascii() and part.isdigit() for part in parts) and int(parts[1]) > 0:
-        return int(parts[0]), int(parts[1])
-    return None
-
-
-def _nearest(
+def nearest(
     a: _Matrix, b: _Matrix, k: int, block: int, verbose: bool, penalty: _Matrix | None = None
 ) -> tuple[npt.NDArray[np.int64], _Matrix]:
-    """For each row of ``a``, the ``k`` rows of ``b`` of the highest cosine, and their cosines.
+    """Returns for each row of ``a`` the ``k`` rows of ``b`` of the highest cosine, and their cosines.
 
     With a ``penalty`` for each row of ``b``, those of the highest 2 cosine - penalty (CSLS; the corresponding penalty
     of the row of ``a`` does not change the order).

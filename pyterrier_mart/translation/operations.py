@@ -1,0 +1,110 @@
+"""New translation tables of old ones, as operations on their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pyterrier_mart.checks import check_number, check_whole
+from pyterrier_mart.translation.entries import Entries
+
+__all__ = ["backfill", "interpolate", "invert", "prune"]
+
+#: A weight, as a share of the largest one, that is still something when a small probability is multiplied by it.
+_LEAST_SHARE = 1e-200
+
+
+def prune(
+    entries: Entries,
+    top_k: int | None = None,
+    threshold: float = 0.0,
+    cumulative: float | None = None,
+    renormalize: bool = False,
+) -> Entries:
+    """Keeps the surest translations of a table: see :meth:`pyterrier_mart.TranslationTable.prune`.
+
+    Args:
+        entries: The entries of a table: the best translation of each source word first.
+        top_k: Maximum number of translations of a word.
+        threshold: Least probability.
+        cumulative: Share of the row's sum that the kept ones must reach.
+        renormalize: Whether the kept probabilities of each word sum to 1.
+
+    Raises:
+        ValueError: If ``top_k`` or ``cumulative`` is out of range.
+    """
+    check_whole("top_k", top_k, optional=True)
+    check_number("cumulative", cumulative, 0.0, 1.0, positive=True, optional=True)
+    s, w = entries.s, entries.w
+    counts = np.bincount(s, minlength=len(entries.source_words))
+    starts = (np.cumsum(counts) - counts)[s]
+    nth = np.arange(len(s)) - starts
+    keep = w >= np.float32(threshold)
+    if top_k is not None:
+        keep &= nth < top_k
+    if cumulative is not None:
+        before = np.cumsum(w) - w  # sum of all entries before this one
+        total = np.bincount(s, weights=w, minlength=len(counts))[s]
+        keep &= (nth == 0) | (before - before[starts] < cumulative * total - 1e-9)
+    note = {"top_k": top_k, "threshold": float(threshold) or None, "cumulative": cumulative}
+    pruned = {key: value for key, value in note.items() if value is not None}
+    meta = {**entries.meta, "pruned": [*entries.meta.get("pruned", []), pruned]}
+    weights = "count" if renormalize else "probability"
+    return replace(entries, s=s[keep], t=entries.t[keep], w=w[keep], weights=weights, meta=meta)  # type: ignore[arg-type]
+
+
+def invert(entries: Entries, prior: Mapping[str, float] | None = None) -> Entries:
+    """Turns P(target | source) into P(source | target) by Bayes' rule.
+
+    Args:
+        entries: The entries of a table.
+        prior: P(source word) or counts; words that it lacks are left out. ``None``: all source words alike.
+
+    Raises:
+        ValueError: If the prior of a word is not a finite number >= 0.
+    """
+    w = entries.w
+    if prior is not None:
+        for word in entries.source_words:
+            check_number(f"the prior of {word!r}", prior.get(word, 0.0))
+        w = w * np.array([float(prior.get(word, 0.0)) for word in entries.source_words])[entries.s]
+    return Entries(
+        entries.target, entries.source, entries.target_words, entries.source_words, entries.t, entries.s, w, "count",
+        entries.meta,
+    )  # fmt: skip
+
+
+def interpolate(parts: Sequence[Entries], weights: Sequence[float]) -> Entries:
+    """Returns the weighted mean of tables; each source word is averaged over those that have it.
+
+    Args:
+        parts: The entries of each table.
+        weights: A positive weight for each.
+    """
+    largest = max(weights)  # sums of weights as they are may be infinite
+    return _mixed(parts, [max(weight / largest, _LEAST_SHARE) for weight in weights], first_only=False)
+
+
+def backfill(one: Entries, other: Entries) -> Entries:
+    """Returns the entries of one table, and those of another for the source words that the first lacks."""
+    return _mixed([one, other], [1.0, 1.0], first_only=True)
+
+
+def _mixed(parts: Sequence[Entries], shares: Sequence[float], *, first_only: bool) -> Entries:
+    s_words = sorted({word for part in parts for word in part.source_words})
+    t_words = sorted({word for part in parts for word in part.target_words})
+    s_number = {word: i for i, word in enumerate(s_words)}
+    t_number = {word: i for i, word in enumerate(t_words)}
+    known = np.zeros(len(s_words))
+    columns: list[tuple[Any, Any, Any]] = []
+    for part, share in zip(parts, shares, strict=True):
+        s_ids = np.array([s_number[word] for word in part.source_words], dtype=np.int64)
+        t_ids = np.array([t_number[word] for word in part.target_words], dtype=np.int64)
+        share_of = np.where((known[s_ids] > 0) & first_only, 0.0, share)
+        known[s_ids] += share_of
+        columns.append((s_ids[part.s], t_ids[part.t], share_of[part.s] * part.w))
+    s, t, w = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Entries(parts[0].source, parts[0].target, s_words, t_words, s, t, w / known[s])
