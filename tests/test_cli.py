@@ -358,10 +358,10 @@ def test_train_skips_malformed_lines_and_says_so(run, tmp_path):
     ("args", "message"),
     [
         (["nowhere.tsv"], "nowhere.tsv: No such file or directory"),
-        (["folder"], "folder holds no two files whose names end in .de and .en; found precious"),
+        (["folder"], "folder must hold two files whose names end in .de and .en"),
         (["empty.tsv"], "empty.tsv: no sentence pairs"),
         (["binary.tsv"], "binary.tsv, line 1: byte 1 of the line (0xff) is not UTF-8"),
-        (["half.gz"], "half.gz, after line 0: the compressed file is damaged or truncated"),
+        (["half.gz"], "half.gz: the archive is damaged or truncated"),
         (["pairs.tsv", "--columns", "1,3"], "pairs.tsv, line 1: expected at least 3 tab-separated columns, found 2"),
         (["pairs.tsv", "--columns", "0,1"], "--columns '0,1': expected 2 whole numbers from 1"),
         (["pairs.tsv", "--columns", "a"], "--columns 'a': expected 2 whole numbers from 1"),

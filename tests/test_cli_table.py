@@ -299,7 +299,7 @@ def test_report_of_a_bundled_table_and_dataset(run):
         (["a.table", "--topics", "nowhere"], "--topics nowhere: there is no such file or dataset"),
         (["a.table", "--topics", "mart:nowhere"], "nowhere"),
         (["a.table", "--topics", "mart:xquad-r/en-de"], "has queries in en, and the table translates from de"),
-        (["a.table", "--topics", "bad.tsv"], "bad.tsv, line 1: expected 2 tab-separated columns, qid and query"),
+        (["a.table", "--topics", "bad.tsv"], "bad.tsv, line 1: expected 2 tab-separated columns, qid"),
         (["a.table", "--topics", "bad.tsv", "--variant", "title"], "--variant is for datasets"),
         (["a.table", "--gold", "en-de.txt"], "en-de.txt holds en-de, but de-en was asked for"),
         (["a.table", "--gold", "nowhere.txt"], "nowhere.txt: No such file or directory"),

@@ -233,9 +233,7 @@ def test_one_of_two_files_or_what_their_names_share(tmp_path, monkeypatch, given
 def test_one_pair_of_several(tmp_path):
     files = {f"{part}/news.{lang}": f"{part} {lang}\n" for part in ("dev", "test") for lang in ("de", "en")}
     path = tarred(tmp_path / "sets.tgz", files)
-    with pytest.raises(
-        ValueError, match=r"sets\.tgz must hold two files .* \.de and \.en, .* not several: dev/news, test/news; say which"
-    ):
+    with pytest.raises(ValueError, match=r"must hold two files .* not several: dev/news, test/news; say which"):
         read(path, languages=("de", "en"))
     for part in ("test", "test/news", "test/news.en"):
         assert read(path / part, languages=("de", "en")) == [("test de", "test en")]
@@ -247,7 +245,7 @@ def test_one_pair_of_several(tmp_path):
 
 def test_nothing_of_these_languages(tmp_path):
     path = zipped(tmp_path / "de-en.txt.zip", OPUS)
-    with pytest.raises(ValueError, match=r"must hold two files whose names end in \.de and \.fr, .* not README, LICENSE, Euro"):
+    with pytest.raises(ValueError, match=r"two files whose names end in \.de and \.fr, .* not README, LICENSE, Euro"):
         read(path, languages=("de", "fr"))
     with pytest.raises(ValueError, match="pass languages="):
         read(path)

@@ -22,7 +22,7 @@ from filelock import FileLock
 from pyterrier_mart import __version__
 from pyterrier_mart.cli.console import errors, say
 from pyterrier_mart.files import atomic_file, sha256
-from pyterrier_mart.translation.formats.common import damage, open_binary
+from pyterrier_mart.translation.formats.common import open_binary
 
 __all__ = ["read_topics", "rerank"]
 
@@ -161,7 +161,7 @@ def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = 
         ValueError: If a line is malformed or not UTF-8, or the file is damaged; the message names it.
     """
     opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
-    with damage(path), opened as stream:
+    with opened as stream:
         for n, raw in enumerate(stream, start=1):
             try:
                 line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")

@@ -138,9 +138,7 @@ class WordLinker:
     def _translations(self, word: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
         found = self._known.get(word)
         if found is None:
-            weights = look_up(
-                self.table, word, self.top_k, self.threshold, relate=self.relate, identity=self.identity
-            )
+            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate, identity=self.identity)
             if len(self._known) >= 1 << 18:
                 self._known.clear()
             probs = np.fromiter(weights.values(), np.float32, len(weights))

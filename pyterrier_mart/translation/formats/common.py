@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import os
@@ -115,7 +116,7 @@ def open_binary(path: Path, verbose: bool = False, member: str = "") -> Iterator
         OSError: If it cannot be opened.
     """
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory, expected a file")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     wanted = {plain_name(str(path)), member}
     size = os.stat(path).st_size
     with (
