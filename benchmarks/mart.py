@@ -54,7 +54,7 @@ LENGTH = 512
 DOCUMENTS = 16  # of each query
 STEP_WAYS = ("sparse", "dense, built before", "dense, built in the step")
 BUILDING = (
-    (sparse.WordLinker, "query"), (sparse.WordLinker, "document"), (encoding, "_word_of_each"), (encoding, "link"),
+    (sparse.WordLinker, "query"), (sparse.WordLinker, "document"), (encoding, "word_of_each"), (encoding, "link"),
     (encoding, "attention"),
 )  # fmt: skip
 APPLYING = ((sparse.TranslationAttention, "apply"),)
@@ -109,8 +109,7 @@ def scoring(model: MARTReRanker, frame: pd.DataFrame) -> Callable[[], object]:
 
     def score() -> object:
         scorer = model.scorer()
-        built = model._build()
-        scorer.encoder = model._pair_encoder(built)
+        scorer.encoder = model.pair_encoder(model.loaded())
         return model(frame)
 
     score()  # the first time, memory is allocated
@@ -245,14 +244,13 @@ def passages(encoder: PairEncoder, n: int) -> Passages:
         words[line, at : at + len(query.ids)] = query.words
         at += len(query.ids) + len(encoder.template.between)
         numbers = document.words[:room]
-        words[line, at : at + room] = np.where(numbers >= 0, numbers + query.count, -1)
-    return Passages(pairs, words, [pair.query.count for pair in pairs])
+        words[line, at : at + room] = np.where(numbers >= 0, numbers + len(query.spans.keys), -1)
+    return Passages(pairs, words, [len(pair.query.spans.keys) for pair in pairs])
 
 
 def build_sparse(given: Passages) -> sparse.TranslationAttention:
     """Builds M^tr as scoring does, from the translations of the queries' words and the documents' words."""
-    queries = [pair.query.links for pair in given.pairs if pair.query.links is not None]
-    keys = [pair.document.keys for pair in given.pairs if pair.document.keys is not None]
+    queries, keys = [pair.query.links for pair in given.pairs], [pair.document.spans.keys for pair in given.pairs]
     return sparse.attention(given.words, given.counts, sparse.link(queries, keys))
 
 
@@ -268,8 +266,7 @@ class Dense(NamedTuple):
 
 def links_of(given: Passages) -> list[dict[tuple[int, int], float]]:
     """Returns the probabilities of linked words in each passage, in both directions."""
-    queries = [pair.query.links for pair in given.pairs if pair.query.links is not None]
-    keys = [pair.document.keys for pair in given.pairs if pair.document.keys is not None]
+    queries, keys = [pair.query.links for pair in given.pairs], [pair.document.spans.keys for pair in given.pairs]
     found: list[dict[tuple[int, int], float]] = [{} for _ in given.pairs]
     for line, q, d, weight in zip(*(part.tolist() for part in sparse.link(queries, keys)), strict=True):
         d += given.counts[line]

@@ -9,7 +9,8 @@ import torch
 
 __all__ = ["DTYPES", "computes_in_bfloat16", "quiet", "resolve_device", "resolve_dtype"]
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+#: The choices of a ``dtype``.
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -26,26 +27,18 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         found = torch.device(device)
     except RuntimeError as err:
         raise ValueError(f"device must be auto, cpu, cuda, cuda:1, mps, ..., not {device!r}") from err
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r}: there is no CUDA GPU here, or torch was built without CUDA")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {device!r}: there are {torch.cuda.device_count()} CUDA GPUs here, numbered from 0")
-    if found.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device {device!r}: there is no such GPU here, or torch was built without it")
+    here = {"cuda": torch.cuda.is_available() and torch.cuda.device_count(), "mps": torch.backends.mps.is_available()}
+    if found.type in here and (found.index or 0) >= here[found.type]:
+        raise ValueError(f"device must be auto, cpu or a GPU that is here ({here[found.type]:d} found), not {device!r}")
     return found
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Returns a type of floating-point number: ``"auto"`` is bfloat16 where the device computes in it, else float32.
-
-    Raises:
-        ValueError: If there is no such type.
-    """
+    """Returns one of :data:`DTYPES`: ``"auto"`` is bfloat16 where the device computes in it, else float32."""
     if dtype == "auto":
         return torch.bfloat16 if computes_in_bfloat16(device) else torch.float32
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be auto, {', '.join(DTYPES)}, not {dtype!r}")
-    return DTYPES[dtype]
+    found: torch.dtype = getattr(torch, dtype)
+    return found
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:

@@ -66,8 +66,8 @@ def reranker(path: Path, table: TranslationTable | None, **options) -> MARTReRan
     made = MARTReRanker(path, table, device="cpu", **options)
     key = made._architecture()
     if key not in _BUILT:
-        _BUILT[key] = made._build()
-    made._built = _BUILT[key]
+        _BUILT[key] = made.loaded()
+    made._loaded = _BUILT[key]
     return made
 
 

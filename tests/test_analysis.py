@@ -159,29 +159,11 @@ def test_rows_are_streamed(tiny, monkeypatch):
     assert (parts.n_random, parts.n_translated, parts.rows) == (whole.n_random, whole.n_translated, whole.rows)
 
 
-def test_frame(tiny):
-    gap = TranslationGap((0.5, 0.75), (0.25, 0.25), 7, 9, 3)
-    expected = pd.DataFrame(
-        {
-            "layer": [0, 1], "translated": [0.5, 0.75], "random": [0.25, 0.25], "gap": [0.25, 0.5],
-            "n_translated": [7, 7], "n_random": [9, 9],
-        }
-    )  # fmt: skip
-    pd.testing.assert_frame_equal(gap.to_frame(), expected, check_dtype=False)
-
-
-def test_another_text_field(tiny):
-    rows = ROWS.rename(columns={"text": "title"}).set_index(pd.Index([7, 7, 7, 7]))
-    assert translation_gap(reranker(tiny, text_field="title"), rows) == translation_gap(reranker(tiny), ROWS)
-    assert list(rows.columns) == ["query", "title"]
-
-
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
         (ROWS[["query"]], {}, r"rows lacks the column 'text', it has \['query'\]"),
         (ROWS[2:3], {}, r"none of 1 rows has a pair of words that the de-en table links"),
-        (ROWS[:0], {}, r"none of 0 rows"),
         (ROWS, {"pairs": 0}, "pairs must be a whole number >= 1, not 0"),
     ],
 )

@@ -211,13 +211,6 @@ def test_real_documents_of_several_passages(name):
     assert len(found) > 7
 
 
-@pytest.mark.parametrize("options", [{"top_k": 2}, {"threshold": 0.1}, {"stop": False}, {"identity": False}])
-def test_real_pairs_with_other_settings(options):
-    questions, english = xquad_r.load("de").questions[100:106], xquad_r.load("en").paragraphs
-    documents = [english[q.paragraph].sentences[q.sentence] for q in questions]
-    check(tokenizer("e5-small"), bundled("de-en"), [q.text for q in questions], documents, **options)
-
-
 WORDS = st.text("abcde", min_size=1, max_size=4) | st.sampled_from(["aeiou" * 5, "bcdbcdbcd", "2024", "the", "und"])
 TEXTS = st.lists(WORDS | st.sampled_from([".", "?!", "-", "a'b", "\u200b", "É"]), max_size=14).map(" ".join)
 
@@ -243,17 +236,6 @@ def test_random_texts_and_tables(entries, rows, max_length, document_tokens, opt
         check(tokenizer("letters"), table, queries, documents, max_length, document_tokens, **options)
 
 
-def test_many_matches_in_many_passages():
-    rng = random.Random(5)
-    words = ["ka", "ko", "kade", "kodi", "aeiouaeiou", "ke", "kikiki"]
-    table = TranslationTable.from_dict(
-        {word: {other: rng.randint(1, 9) for other in rng.sample(words, 4)} for word in words}, "de", "en",
-        weights="count",
-    )  # fmt: skip
-    texts = [[" ".join(rng.choices(words, k=k)) for _ in range(5)] for k in (4, 30)]
-    assert len(check(tokenizer("letters"), table, *texts, max_length=90)) > 10
-
-
 # ---------------------------------------------------------------------------------------------------- case by case
 
 
@@ -271,22 +253,6 @@ def test_a_pair_by_hand():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_repeated_words_on_both_sides():
-    found = matrix("Katze Katze", "cat cat, cat")
-    # Pieces k a t z e, twice; c a t, three times, in between [SEP] and a comma.
-    assert (found[1] > 0).sum() == 5 + 9 and (found[12] > 0).sum() == 10 + 3
-    np.testing.assert_allclose(found[1, 1:6], 1 / (5 + 9 * 0.75), atol=1e-6)
-    np.testing.assert_allclose(found[12, 1:11], 0.75 / (3 + 10 * 0.75), atol=1e-6)
-
-
-def test_words_in_many_pieces():
-    table = TranslationTable.from_dict({"x" * 40: {"z" * 60: 0.5}}, "de", "en")
-    found = matrix("x" * 40, "z" * 60, table)
-    np.testing.assert_allclose(found[1, 1:41], 1 / 70, atol=1e-6)
-    np.testing.assert_allclose(found[1, 42:102], 0.5 / 70, atol=1e-6)
-    np.testing.assert_allclose(found[42, 42:102], 1 / 80, atol=1e-6)
-
-
 def test_a_word_cut_by_a_passage_border_is_a_word_on_both_sides():
     table = TranslationTable.from_dict({"xy": {"z" * 40: 1.0}}, "de", "en")
     # 37 tokens fit beside the query: 40 pieces make two passages of 20.
@@ -294,12 +260,6 @@ def test_a_word_cut_by_a_passage_border_is_a_word_on_both_sides():
     for found in (first, second):
         np.testing.assert_allclose(found[1, [1, 2, *range(4, 24)]], 1 / 22, atol=1e-6)
         np.testing.assert_allclose(found[4, [1, 2, *range(4, 24)]], 1 / 22, atol=1e-6)
-
-
-def test_a_word_cut_by_the_end_of_what_is_read():
-    table = TranslationTable.from_dict({"xy": {"z" * 40: 1.0}}, "de", "en")
-    found = matrix("xy", "z" * 40, table, document_tokens=10)
-    np.testing.assert_allclose(found[1, [1, 2, *range(4, 14)]], 1 / 12, atol=1e-6)
 
 
 def test_a_query_longer_than_the_passage_leaves_room_for_the_document():
@@ -314,24 +274,6 @@ def test_words_of_a_query_that_were_cut_off_link_to_nothing():
     with pytest.warns(UserWarning, match="is cut"):
         (found,) = check(tokenizer("letters"), TABLE, [query], ["cat"], max_length=64)
     assert found[-2, :-4].max() == 0
-
-
-def test_no_match_at_all_is_the_identity_between_words():
-    assert is_identity(matrix("x y", "z w"))
-    found = matrix("Haus", "dog")
-    np.testing.assert_allclose(found[1:5, 1:5], 1 / 4, atol=1e-6)
-    np.testing.assert_allclose(found[6:9, 6:9], 1 / 3, atol=1e-6)
-    assert found[1:5, 6:9].max() == found[6:9, 1:5].max() == 0
-
-
-def test_right_to_left_text():
-    table = bundled("ar-en")
-    word = next(word for word in ("مدينة", "كتاب", "جامعة") if word in table)
-    target = next(target for target in table.translations(word) if target not in table.target.stop_words)
-    found = matrix(f"أين {word}؟", f"A {target}.", table, tokenizer("e5-small"))
-    assert (found > 0).sum() > len(found) + 1
-    found = matrix("Haus Katze", "\u202bcat\u202c \u200fhouse", tok=tokenizer("e5-small"))
-    assert not is_identity(found)
 
 
 def test_both_sides_from_right_to_left():
@@ -349,21 +291,27 @@ def test_stop_words_of_either_language_take_no_part():
     assert matrix("und", "band", table)[1:4, 5:].max() == 0
 
 
-def test_threshold():
-    for threshold, linked in ((0.0, True), (0.25, True), (0.26, False)):
-        assert attends(matrix("Katze", "kitten", threshold=threshold), 1, 7, 13) is linked
-
-
-def test_top_k():
-    for top_k, linked in ((1, False), (2, False), (3, True), (None, True)):
-        assert attends(matrix("Hund", "cat", top_k=top_k), 1, 6, 9) is linked
-
-
-def test_identity_on_and_off():
-    for options, linked in (({}, True), ({"identity": True}, True), ({"identity": False}, False)):
-        found = matrix("Luther 1517", "luther, 1517", relate=False, **options)
-        assert attends(found, 1, 12, 18) is linked and attends(found, 7, 19, 23) is linked
-    np.testing.assert_allclose(matrix("1517", "1517")[1, [1, 6]], 1 / 8, atol=1e-6)
+@pytest.mark.parametrize(
+    ("query", "document", "options", "linked"),
+    [
+        ("Katze", "kitten", {"threshold": 0.25}, True),
+        ("Katze", "kitten", {"threshold": 0.26}, False),
+        ("Hund", "cat", {"top_k": 3}, True),
+        ("Hund", "cat", {"top_k": 2}, False),
+        ("1517", "1517", {}, True),
+        ("1517", "1517", {"identity": False}, False),
+        ("Hund", "hund", {}, False),  # the table knows it,
+        ("Hund", "hund", {"threshold": 0.9}, False),  # if only with improbable translations
+        ("Katzenhaus", "house", {}, True),
+        ("Katzenhaus", "house", {"relate": False}, False),
+        ("und", "und", {}, False),
+        ("und", "und", {"stop": False}, True),
+        ("x y", "z w", {}, False),
+    ],
+)
+def test_settings(query, document, options, linked):
+    found, n = matrix(query, document, **options), len(query.replace(" ", ""))
+    assert bool(found[1 : n + 1, n + 2 : -1].max() > 0) is linked
 
 
 def test_identity_is_in_the_normal_form_of_the_documents():
@@ -371,20 +319,6 @@ def test_identity_is_in_the_normal_form_of_the_documents():
     assert matrix("IŞIK", "isik", table)[1, 6] > 0
     vietnamese = TranslationTable.from_dict({"nhà": {"house": 1.0}}, "vi", "en")
     assert matrix("Huế", "hue", vietnamese)[1, 5] > 0
-
-
-def test_identity_is_for_words_that_the_table_lacks_only():
-    table = TranslationTable.from_dict({"gift": {"poison": 1.0}}, "de", "en")
-    assert matrix("Gift", "gift", table)[1, 6:10].max() == 0
-    # Known, but without a probable translation.
-    assert matrix("Hund", "hund", threshold=0.9)[1, 6:10].max() == 0
-
-
-def test_relate_on_and_off():
-    for relate in (True, False):
-        found = matrix("Katzenhaus", "cat house", relate=relate)
-        assert attends(found, 1, 12, 15) is relate and attends(found, 1, 15, 20) is relate
-    assert matrix("Katzen", "cat")[1, 8] > 0
 
 
 def test_weights_of_other_forms_are_at_most_one():
@@ -416,40 +350,11 @@ def test_odd_texts(name, query, document):
     check(tokenizer(name), TABLE, [query, "Katze Hund", query], ["dog cat", document, document], max_length=200)
 
 
-def test_empty_texts_and_punctuation_are_the_identity():
-    for query, document in (("", ""), ("Katze", ""), ("", "cat"), ("?!", "...")):
-        found = matrix(query, document)
-        assert np.count_nonzero(found[0]) == np.count_nonzero(found[-1]) == 1
-    assert is_identity(matrix("", "")) and is_identity(matrix("?!", "..., -"))
-
-
-def test_a_batch_of_one_and_a_pair_in_any_batch():
-    tok, linker = tokenizer("letters"), WordLinker(TABLE)
-    rows = [("Katze", "cat"), ("Hund und Katze", "a hound, a dog, a cat"), ("Haus", "homes"), ("x", "y")]
-    encoder = PairEncoder(tok, linker)
-    alone = [dense(encoder.batch(encoder.pairs([q], [d])))[0] for q, d in rows]
-    for order in ([0, 1, 2, 3], [3, 1, 0, 2], [1, 1, 1]):
-        pairs = encoder.pairs(*zip(*(rows[i] for i in order), strict=True))
-        for i, together in zip(order, dense(encoder.batch(pairs)), strict=True):
-            n = len(alone[i])
-            np.testing.assert_allclose(together[:n, :n], alone[i], atol=1e-7)
-
-
 def test_pairs_do_not_leak_links_into_each_other():
     # Each word has its translation in the document of the other pair only, at the same place.
     found = check(tokenizer("letters"), TABLE, ["Katze", "Haus", "Katze"], ["house", "cat", "cat"])
     assert found[0][1:6, 7:].max() == 0 and found[1][1:5, 6:].max() == 0
     assert found[2][1, 7] > 0
-
-
-def test_passages_do_not_leak_links_into_each_other():
-    first, second = check(tokenizer("letters"), TABLE, ["Katze"], ["x " * 35 + "cat"], max_length=41)
-    assert (first[1:6, 7:].max() > 0, second[1:6, 7:].max() > 0) == (False, True)
-
-
-def test_words_with_equal_letters_in_two_pieces_of_text_are_two_words():
-    found = matrix("Katze, Katze", "dog")
-    assert found[1, 7:12].max() == 0  # they share translations, they do not attend to each other
 
 
 def test_apply_and_its_gradient_are_those_of_a_dense_product():

@@ -3,7 +3,6 @@
 import json
 import pickle
 import shutil
-import warnings
 
 import models
 import numpy as np
@@ -86,12 +85,6 @@ def test_an_empty_frame_needs_no_model(tmp_path):
         rank.load_model()
 
 
-@pytest.mark.parametrize("field", ["text", "body"])
-def test_a_missing_column_is_named(field):
-    with pytest.raises(pt.validate.InputValidationError, match=field):
-        mart(text_field=field)(ROWS.drop(columns="text"))
-
-
 def test_another_text_field():
     assert np.allclose(scores(mart(text_field="body"), ROWS.rename(columns={"text": "body"})), scores(mart()))
 
@@ -118,9 +111,6 @@ def test_the_batch_size_and_the_precision_are_settings():
     assert same(mart(batch_tokens=1), mart())
     half = scores(mart(dtype="bfloat16"))
     assert not np.array_equal(half, scores(mart())) and np.allclose(half, scores(mart()), atol=0.1)
-    for options, message in (({"dtype": "int4"}, "dtype must be auto, .*'int4'"), ({"device": "gpu"}, "device must")):
-        with pytest.raises(ValueError, match=message):
-            MARTReRanker(models.bert(), TABLE, **options)(ROWS)
 
 
 def test_the_table_changes_scores_and_placebo_does_not_read_it():
@@ -146,18 +136,15 @@ def test_bars_are_shown_when_asked_for(capsys):
     [
         ({"table": None}, "table is missing: name one, such as 'de-en'"),
         ({"table": {"katze": {"cat": 1.0}}}, "table must be a TranslationTable or the name of one, not {"),
-        ({"mat_layers": 3}, "mat_layers must be a sequence of layer numbers, not 3"),
-        ({"mat_layers": "3"}, "mat_layers must be a sequence of layer numbers, not '3'"),
+        ({"placebo": "no"}, "placebo must be True or False, not 'no'"),
         ({"threshold": 1.5}, r"threshold must be in \[0, 1\], not 1.5"),
-        ({"threshold": float("nan")}, r"threshold must be in \[0, 1\], not nan"),
         ({"top_k": 0}, "top_k must be None or a whole number >= 1, not 0"),
         ({"batch_tokens": True}, "batch_tokens must be None or a whole number >= 1, not True"),
-        ({"max_length": None}, "max_length must be a whole number >= 1, not None"),
         ({"document_tokens": 0.5}, "document_tokens must be a whole number >= 1, not 0.5"),
-        ({"training": {"epochs": 3}}, "training must be TrainingOptions, not {"),
+        ({"dtype": "int4"}, "dtype must be one of auto, float32, bfloat16, float16, not 'int4'"),
     ],
 )
-def test_wrong_settings_are_refused(options, message):
+def test_wrong_settings_are_refused_at_once(options, message):
     with pytest.raises(ValueError, match=message):
         mart(**options)
 
@@ -170,31 +157,28 @@ def test_a_table_that_does_not_exist():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mat_layers": (4,)}, "mat_layers: there is no layer 4; the encoder's 4 layers are numbered 0 to 3"),
-        ({"mat_layers": (-1, 3)}, "mat_layers names a layer twice"),
-        ({"pooling": "mean"}, "pooling must be one of cls, pooler, not 'mean'"),
-        ({"translation_init": "ones"}, "translation_init must be one of identity, random, zero"),
+        ({"mat_layers": (4,)}, "mat_layers must be different layers, numbered 0 to 3"),
         ({"max_length": 20}, "max_length must be at least 36"),
+        ({"device": "gpu"}, "device must be auto, cpu"),
     ],
 )
-def test_settings_that_do_not_fit_the_encoder(options, message):
+def test_settings_that_do_not_fit_the_encoder_or_the_machine(options, message):
     with pytest.raises(ValueError, match=message):
-        mart(**options)(ROWS)
+        MARTReRanker(models.bert(), TABLE, **options)(ROWS)
 
 
 def test_a_slow_tokenizer_is_refused(monkeypatch):
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda path: CanineTokenizer())
-    with pytest.raises(ValueError, match="tokenizer CanineTokenizer is not a fast one"):
+    with pytest.raises(ValueError, match="must be a fast one .*not CanineTokenizer"):
         mart()(ROWS)
 
 
 def test_no_more_is_read_than_the_encoder_can_take():
     rank = mart(max_length=10_000)
-    assert rank._pair_encoder(rank._build()).max_length == 512
-    built = rank._build()
-    built.net.config.encoder_config.model_type = "xlm-roberta"
-    built.net.config.encoder_config.pad_token_id = 1
-    assert rank._pair_encoder(built).max_length == 510  # RoBERTa's positions begin after the padding token's number
+    assert rank.scorer().encoder.max_length == 512
+    config = rank.load_model().config.encoder_config
+    config.model_type, config.pad_token_id = "xlm-roberta", 1
+    assert rank.loaded().longest == 510  # RoBERTa's positions begin after the padding token's number
 
 
 def test_attributes_may_be_set():
@@ -273,7 +257,7 @@ def test_training_that_fails_leaves_what_was_there(trained, monkeypatch, error):
             model.score.weight.fill_(7.0)
         raise error
 
-    monkeypatch.setattr(training._MartTrainer, "compute_loss", fail)
+    monkeypatch.setattr(training.MartTrainer, "compute_loss", fail)
     rank, untrained = pickle.loads(pickle.dumps(trained)), mart(training=QUICK)
     before = scores(untrained)
     for estimator in (rank, untrained):
@@ -335,7 +319,8 @@ def test_repr_tells_what_is_not_the_default(trained):
     rank = MARTReRanker("e5-small", None, mat_layers=())
     assert repr(rank) == "MARTReRanker('e5-small', None, mat_layers=())"
     assert repr(mart(top_k=3, text_field="body", training=TrainingOptions(epochs=2))) == (
-        f"MARTReRanker({str(models.bert())!r}, {TABLE!r}, top_k=3, text_field='body', TrainingOptions(epochs=2))"
+        f"MARTReRanker({str(models.bert())!r}, {TABLE!r}, top_k=3, text_field='body', "
+        "training=TrainingOptions(epochs=2))"
     )
     assert f"weights {trained.weights[:8]}" in repr(trained)
 
@@ -346,7 +331,7 @@ def test_repr_tells_what_is_not_the_default(trained):
 def test_what_was_saved_scores_as_before(trained, saved):
     loaded = MARTReRanker.load(saved, device="cpu", batch_tokens=300, verbose=False)
     assert same(loaded, trained)
-    for name in (*reranker._SETTINGS, "text_field", "table", "mat_layers", "pooling", "translation_init", "history"):
+    for name in (*reranker._SETTINGS, "table", "mat_layers", "pooling", "translation_init", "history"):
         mine, theirs = getattr(loaded, name), getattr(trained, name)
         assert mine == theirs or (list(mine) == [layer % 4 for layer in theirs]), name
     assert loaded.batch_tokens == 300 and loaded.weights == trained.weights
@@ -360,7 +345,7 @@ def test_every_setting_is_saved(tmp_path):
     )  # fmt: skip
     rank.save(tmp_path / "one")
     loaded = MARTReRanker.load(tmp_path / "one", device="cpu")
-    for name in (*reranker._SETTINGS, "text_field", "table", "mat_layers", "pooling", "translation_init"):
+    for name in (*reranker._SETTINGS, "table", "mat_layers", "pooling", "translation_init"):
         assert getattr(loaded, name) == getattr(rank, name), name
     rows = ROWS.rename(columns={"text": "body"})
     assert np.allclose(scores(loaded, rows), scores(rank, rows), atol=1e-6)
@@ -430,32 +415,20 @@ def test_something_else_is_not_loaded(tmp_path):
         MARTReRanker.load(tmp_path / "table")
 
 
-def edit(path, change):
-    meta = json.loads((path / "pt_meta.json").read_text())
-    change(meta)
-    (path / "pt_meta.json").write_text(json.dumps(meta))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda meta: meta.pop("settings"), "lacks settings"),
-        (lambda meta: meta.update(settings=[]), "damaged saved MARTReRanker"),
         (lambda meta: meta["settings"].pop("threshold"), "damaged saved MARTReRanker"),
-        (lambda meta: meta["settings"].update(more=1), "damaged saved MARTReRanker"),
         (lambda meta: meta.update(format_version=2), "its format_version is 2"),
         (lambda meta: meta["settings"].update(table="0123"), "was trained with another translation table"),
     ],
 )
 def test_damaged_metadata(copied, change, message):
-    edit(copied, change)
+    meta = json.loads((copied / "pt_meta.json").read_text())
+    change(meta)
+    (copied / "pt_meta.json").write_text(json.dumps(meta))
     with pytest.raises(ValueError, match=message):
-        MARTReRanker.load(copied)
-
-
-def test_metadata_that_is_no_json(copied):
-    (copied / "pt_meta.json").write_text('{"type": ')
-    with pytest.raises(ValueError, match="damaged saved MARTReRanker"):
         MARTReRanker.load(copied)
 
 
@@ -469,18 +442,3 @@ def test_damaged_weights(copied):
               metadata={"format": "pt"})  # fmt: skip
     with pytest.raises(ValueError, match="its weights are not those that were saved"):
         MARTReRanker.load(copied)
-    (copied / "model.safetensors").unlink()
-    with pytest.raises(OSError, match=r"safetensors|file named"):
-        MARTReRanker.load(copied)
-
-
-def test_a_lost_table(copied):
-    shutil.rmtree(copied / "table")
-    with pytest.raises(FileNotFoundError, match="table"):
-        MARTReRanker.load(copied)
-
-
-def test_no_warnings_when_nothing_is_wrong(trained):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", module="pyterrier_mart")
-        trained(ROWS)

@@ -14,16 +14,16 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart import charts
+from pyterrier_mart.checks import check_whole
 from pyterrier_mart.frames import texts_of
-from pyterrier_mart.mart.attention import WordLinker
-from pyterrier_mart.mart.encoding import Batch, Pair, PairEncoder
+from pyterrier_mart.mart.encoding import BatchWords, Pair, PairEncoder
 from pyterrier_mart.mart.reranker import MARTReRanker
 from pyterrier_mart.translation import TranslationTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BatchWords", "TranslationGap", "gap_plot", "translation_gap", "words_of_batch"]
+__all__ = ["TranslationGap", "gap_plot", "translation_gap"]
 
 _ROWS = 4096  # encoded and sorted by length at a time
 
@@ -55,16 +55,9 @@ class TranslationGap:
 
     def to_frame(self) -> pd.DataFrame:
         """Returns one row for each layer: layer, translated, random, gap, n_translated, n_random."""
-        return pd.DataFrame(
-            {
-                "layer": range(len(self.translated)),
-                "translated": self.translated,
-                "random": self.random,
-                "gap": self.gap,
-                "n_translated": self.n_translated,
-                "n_random": self.n_random,
-            }
-        )
+        frame = pd.DataFrame({"translated": self.translated, "random": self.random, "gap": self.gap})
+        frame.insert(0, "layer", range(len(frame)))
+        return frame.assign(n_translated=self.n_translated, n_random=self.n_random)
 
     def plot(self, path: str | Path | None = None, title: str | None = None) -> Figure:
         """Draws both similarities by layer. The figure needs no display and no pyplot. Notebooks show it.
@@ -78,12 +71,10 @@ class TranslationGap:
             ValueError: If the ending of the path is another one.
         """
         lines = {"translations": self.translated, "random pairs": self.random}
-        return _plot(lines, "mean cosine similarity", path, title)
+        return plot_lines(lines, "mean cosine similarity", path, title)
 
 
-def gap_plot(
-    gaps: Mapping[str, TranslationGap], path: str | Path | None = None, title: str | None = None
-) -> Figure:  # fmt: skip
+def gap_plot(gaps: Mapping[str, TranslationGap], path: str | Path | None = None, title: str | None = None) -> Figure:
     """Draws the gaps of several systems by layer, as in Figure 4 of the MART paper.
 
     Example::
@@ -100,12 +91,13 @@ def gap_plot(
         ValueError: If there are none, or the ending of the path is another one.
     """
     if not gaps:
-        raise ValueError("gaps: expected at least one system")
+        raise ValueError("gaps must hold at least one system")
     lines = {name: gap.gap for name, gap in gaps.items()}
-    return _plot(lines, "translation gap (difference of cosine similarities)", path, title)
+    return plot_lines(lines, "translation gap (difference of cosine similarities)", path, title)
 
 
-def _plot(lines: Mapping[str, Sequence[float]], what: str, path: str | Path | None, title: str | None) -> Figure:
+def plot_lines(lines: Mapping[str, Sequence[float]], what: str, path: str | Path | None, title: str | None) -> Figure:
+    """Draws a line for each system by layer."""
     charts.check_suffix(path)
     figure = charts.figure(width=7, height=4.5)
     axes = figure.add_subplot()
@@ -163,7 +155,7 @@ def translation_gap(
         rows: With the columns ``query`` and the re-ranker's ``text_field``.
         table: Says which words are translations; the re-ranker's own by default. The model computes with its own table
             or without one, whatever this is.
-        pairs: At most so many random pairs for each row.
+        pairs: Maximum number of random pairs for each row.
         seed: Of the random pairs.
         verbose: Whether to show a progress bar.
 
@@ -172,8 +164,7 @@ def translation_gap(
     """
     if missing := [column for column in ("query", reranker.text_field) if column not in rows]:
         raise ValueError(f"rows lacks the column {', '.join(map(repr, missing))}, it has {list(rows)}")
-    if isinstance(pairs, bool) or not isinstance(pairs, int) or pairs < 1:
-        raise ValueError(f"pairs must be a whole number >= 1, not {pairs!r}")
+    check_whole("pairs", pairs)
     if isinstance(table, str):
         table = TranslationTable.load(table)
     table = reranker.table if table is None else table
@@ -182,86 +173,43 @@ def translation_gap(
     queries, documents = texts_of(rows, "query"), texts_of(rows, reranker.text_field)
     scorer = reranker.scorer()
     own = scorer.encoder
-    linker = WordLinker(
-        table, threshold=reranker.threshold, top_k=reranker.top_k, identity=reranker.identity_matches,
-        relate=reranker.relate, stop=reranker.stop,
-    )  # fmt: skip
     # The same tokens and passages, but the words of the table.
-    linked = PairEncoder(own.tokenizer, linker, own.max_length, own.document_tokens)
-    sums = _Sums(scorer.model.config.num_hidden_layers + 1)
+    linked = PairEncoder(own.tokenizer, reranker.linker(table), own.max_length, own.document_tokens)
+    sums = np.zeros((2, scorer.model.config.num_hidden_layers + 1))  # over rows, of random pairs and translations
+    numbers, counted = [0, 0], 0
     with pt.tqdm(total=len(rows), desc="translation gap", unit="row", disable=not verbose) as bar:
         for start in range(0, len(rows), _ROWS):
             part = slice(start, start + _ROWS)
             seen, compared = own.pairs(queries[part], documents[part]), linked.pairs(queries[part], documents[part])
-            order = np.argsort([-pair.longest for pair in seen], kind="stable")
-            at = 0
-            while at < len(order):
-                chosen = order[at : at + scorer.fitting(seen, order[at:])]
-                at += len(chosen)
+            for chosen in scorer.batches(seen):
                 here = [compared[i] for i in chosen]
-                words = words_of_batch(linked, here, linked.batch(here))
-                drawn = _draw(words, here, [np.random.default_rng([seed, start + int(i)]) for i in chosen], pairs)
+                words = linked.batch(here).words
+                assert words is not None
+                generators = [np.random.default_rng([seed, start + int(i)]) for i in chosen]
+                drawn = draw(words, here, generators, pairs)
                 if len(drawn.rows):
-                    batch = own.batch([seen[i] for i in chosen]).to(scorer.device)
                     with torch.inference_mode():
-                        states = scorer.model(**batch.inputs(), output_hidden_states=True).hidden_states
-                        sums.add(drawn, _similarities(states, words, drawn))
+                        inputs = own.batch([seen[i] for i in chosen]).inputs(scorer.device)
+                        states = scorer.model(**inputs, output_hidden_states=True).hidden_states
+                        found = similarities(states, words, drawn)
+                    counted += len(np.unique(drawn.rows))
+                    for kind in (0, 1):
+                        of_kind = drawn.translated == bool(kind)
+                        numbers[kind] += int(of_kind.sum())
+                        rows_of = drawn.rows[of_kind]
+                        sums[kind] += found[:, of_kind] @ (1 / np.bincount(rows_of)[rows_of])
                     del states
                 bar.update(len(chosen))
-    return sums.result(len(rows), table)
+    if not counted:
+        raise ValueError(
+            f"none of {len(rows)} rows has a pair of words that the {'-'.join(table.languages)} table links and one "
+            "that it does not: are query and text in these languages?"
+        )
+    random, translated = (tuple(map(float, means)) for means in sums / counted)
+    return TranslationGap(translated, random, numbers[1], numbers[0], counted)
 
 
-class BatchWords(NamedTuple):
-    """The words of a batch and the links between them, read from the translation attention that a model is given.
-
-    Words have their numbers in :class:`~pyterrier_mart.mart.attention.TranslationAttention`.
-
-    Attributes:
-        tokens: int64 of shape (passages, n): the word of each token.
-        passages: int64 of shape (words,): the passage of each word; -1 for tokens that are part of no word.
-        sides: int64 of shape (words,): 0 in a query, 1 in a document.
-        places: int64 of shape (words,): its number in the query or document.
-        links: int64 of shape (links, 2): a word of a query and a word of a document.
-        probabilities: float32 of shape (links,).
-    """
-
-    tokens: npt.NDArray[np.int64]
-    passages: npt.NDArray[np.int64]
-    sides: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
-    links: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float32]
-
-
-def words_of_batch(encoder: PairEncoder, pairs: Sequence[Pair], batch: Batch) -> BatchWords:
-    """Finds the words of a batch again.
-
-    Args:
-        encoder: What made the batch; it must have a linker.
-        pairs: The rows that it is made of.
-        batch: The batch.
-    """
-    translation = batch.translation
-    if translation is None:
-        raise ValueError("the batch has no translation attention")
-    tokens = translation.words.cpu().numpy().reshape(batch.input_ids.shape)
-    passages, sides, places = (np.full(len(translation.scale), -1, np.int64) for _ in range(3))
-    line = 0
-    for query, document, cuts in pairs:
-        first = len(encoder.template.before)
-        second = first + len(query.ids) + len(encoder.template.between)
-        for start, end in zip(cuts, cuts[1:], strict=False):
-            for side, at, words in ((0, first, query.words), (1, second, document.words[start:end])):
-                real = words >= 0
-                found = tokens[line, at : at + len(words)][real]
-                passages[found], sides[found], places[found] = line, side, words[real]
-            line += 1
-    links = np.stack([translation.rows.cpu().numpy(), translation.columns.cpu().numpy()], axis=1)
-    forth = sides[links[:, 0]] == 0  # every link is there in both directions
-    return BatchWords(tokens, passages, sides, places, links[forth], translation.weights.cpu().numpy()[forth])
-
-
-class _Drawn(NamedTuple):
+class Drawn(NamedTuple):
     """Pairs of words to compare: the row of each in the batch, its words, and whether they are translations."""
 
     rows: npt.NDArray[np.int64]
@@ -269,36 +217,31 @@ class _Drawn(NamedTuple):
     translated: npt.NDArray[np.bool_]
 
 
-def _draw(words: BatchWords, pairs: Sequence[Pair], generators: Sequence[np.random.Generator], most: int) -> _Drawn:
+def draw(words: BatchWords, pairs: Sequence[Pair], generators: Sequence[np.random.Generator], most: int) -> Drawn:
+    """Draws the pairs of words to compare from the rows of a batch, with a generator for each."""
     rows: list[int] = []
-    chosen: list[npt.NDArray[np.int64]] = []
-    translated: list[int] = []
+    chosen: list[npt.NDArray[np.int64]] = [np.empty((0, 2), np.int64)]
+    translated: list[bool] = []
     line = 0
-    of_link = words.passages[words.links[:, 0]] if len(words.links) else np.empty(0, np.int64)
+    of_link = words.passages[words.links[:, 0]]
     for row, (pair, generator) in enumerate(zip(pairs, generators, strict=True)):
         lines = range(line, line + pair.passages)
         line += pair.passages
         here = np.flatnonzero((of_link >= lines.start) & (of_link < lines.stop))
-        if not len(here):
-            continue
         links = words.links[here]
         # By query word, the most probable first, then the first in the document; the first of each query word.
         order = np.lexsort((links[:, 1], -words.probabilities[here], words.places[links[:, 0]]))
         _, firsts = np.unique(words.places[links[order, 0]], return_index=True)
-        best = links[order[firsts]]
-        free = _not_linked(words, lines, links)
-        if not len(free):
-            continue
-        others = free[generator.choice(len(free), min(most, len(free)), replace=False)]
-        rows += [row] * (len(best) + len(others))
-        chosen += [best, others]
-        translated += [True] * len(best) + [False] * len(others)
-    return _Drawn(
-        np.array(rows, np.int64), np.concatenate(chosen or [np.empty((0, 2), np.int64)]), np.array(translated, bool)
-    )  # fmt: skip
+        best, free = links[order[firsts]], not_linked(words, lines, links)
+        if len(best) and len(free):
+            others = free[generator.choice(len(free), min(most, len(free)), replace=False)]
+            rows += [row] * (len(best) + len(others))
+            chosen += [best, others]
+            translated += [True] * len(best) + [False] * len(others)
+    return Drawn(np.array(rows, np.int64), np.concatenate(chosen), np.array(translated, bool))
 
 
-def _not_linked(words: BatchWords, lines: range, links: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def not_linked(words: BatchWords, lines: range, links: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Returns the pairs of a query word and a document word of a row's passages that are not linked."""
     out = []
     for line in lines:
@@ -312,7 +255,7 @@ def _not_linked(words: BatchWords, lines: range, links: npt.NDArray[np.int64]) -
     return np.concatenate(out)
 
 
-def _similarities(states: Sequence[torch.Tensor], words: BatchWords, drawn: _Drawn) -> npt.NDArray[np.float64]:
+def similarities(states: Sequence[torch.Tensor], words: BatchWords, drawn: Drawn) -> npt.NDArray[np.float64]:
     """Returns the cosine similarity of each pair in each layer, (layers, pairs)."""
     device = states[0].device
     numbers = torch.from_numpy(words.tokens.ravel()).to(device)
@@ -324,29 +267,3 @@ def _similarities(states: Sequence[torch.Tensor], words: BatchWords, drawn: _Dra
         vectors = flat.new_zeros(len(words.passages), flat.shape[1]).index_add(0, numbers, flat)
         out.append(torch.nn.functional.cosine_similarity(vectors[left], vectors[right]).double().cpu().numpy())
     return np.stack(out)
-
-
-class _Sums:
-    """Sums over rows of their mean similarities."""
-
-    def __init__(self, layers: int):
-        self.sums = np.zeros((2, layers))  # random pairs, translations
-        self.counts = [0, 0]
-        self.rows = 0
-
-    def add(self, drawn: _Drawn, similarities: npt.NDArray[np.float64]) -> None:
-        self.rows += len(np.unique(drawn.rows))
-        for kind in (0, 1):
-            of_kind = drawn.translated == bool(kind)
-            self.counts[kind] += int(of_kind.sum())
-            shares = 1 / np.bincount(drawn.rows[of_kind])[drawn.rows[of_kind]]
-            self.sums[kind] += similarities[:, of_kind] @ shares
-
-    def result(self, rows: int, table: TranslationTable) -> TranslationGap:
-        if not self.rows:
-            raise ValueError(
-                f"none of {rows} rows has a pair of words that the {'-'.join(table.languages)} table links and one "
-                "that it does not: are query and text in these languages?"
-            )
-        random, translated = (tuple(map(float, means)) for means in self.sums / self.rows)
-        return TranslationGap(translated, random, self.counts[1], self.counts[0], self.rows)

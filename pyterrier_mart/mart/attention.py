@@ -11,19 +11,17 @@ matrix is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import TranslationTable
 from pyterrier_mart.translation.lookup import look_up
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["QueryLinks", "TranslationAttention", "WordLinker", "Words", "attention", "link"]
+__all__ = ["Links", "QueryLinks", "TranslationAttention", "WordLinker", "Words", "attention", "link"]
 
 
 class TranslationAttention(NamedTuple):
@@ -34,7 +32,8 @@ class TranslationAttention(NamedTuple):
             of no word (special tokens, punctuation, stop words, padding) is a word of its own.
         rows: int64 of shape (links,): a word ...
         columns: int64 of shape (links,): ... the word that it attends to ...
-        weights: float32 of shape (links,): ... and the probability of the translation. Both directions are there.
+        weights: float32 of shape (links,): ... and the probability of the translation. The first half are links from
+            words of queries to words of documents, the second half the same links back.
         scale: float32 of shape (words,): what makes the rows of each word's pieces sum to 1.
     """
 
@@ -62,13 +61,13 @@ class Words(NamedTuple):
     """The words of a text that take part in the attention.
 
     Attributes:
-        starts: int64, where each begins in the text, in code points.
-        ends: int64, where each ends.
+        starts: int32, where each begins in the text, in code points.
+        ends: int32, where each ends.
         keys: uint64, equal for words with equal normal forms (a hash: another process gives other keys).
     """
 
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint64]
 
 
@@ -86,6 +85,22 @@ class QueryLinks(NamedTuple):
     weights: npt.NDArray[np.float32]
 
 
+class Links(NamedTuple):
+    """Words of queries and documents that are translations of each other.
+
+    Attributes:
+        pairs: int64, the (query, document) pair of each link.
+        query_words: int64, number of the word in the query.
+        document_words: int64, number of the word in the document.
+        weights: float32, the probability of the translation.
+    """
+
+    pairs: npt.NDArray[np.int64]
+    query_words: npt.NDArray[np.int64]
+    document_words: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32]
+
+
 class WordLinker:
     """Finds the words of queries and documents, and the translations of the queries' words.
 
@@ -95,8 +110,8 @@ class WordLinker:
 
     Args:
         table: The table, from the queries' to the documents' language.
-        threshold: Only translations of at least this probability.
-        top_k: At most so many translations of a word; ``None`` for all.
+        threshold: Least probability of a translation.
+        top_k: Maximum number of translations of a word; ``None`` for all.
         identity: Whether unknown words are their own translations.
         relate: Whether unknown words get the translations of their other forms.
         stop: Whether stop words are left out.
@@ -121,51 +136,44 @@ class WordLinker:
 
     def document(self, text: str) -> Words:
         """Returns the words of a document."""
-        return _words(self.target, text)[1]
+        return words_of(self.target, text)[1]
 
     def query(self, text: str) -> tuple[Words, QueryLinks]:
         """Returns the words of a query and what they translate to."""
-        names, words = _words(self.source, text)
+        names, words = words_of(self.source, text)
         found = [self._translations(name) for name in names]
-        counts = [len(keys) for keys, _ in found]
         links = QueryLinks(
-            np.repeat(np.arange(len(found)), counts),
+            np.repeat(np.arange(len(found)), [len(keys) for keys, _ in found]),
             np.concatenate([keys for keys, _ in found] or [np.empty(0, np.uint64)]),
             np.concatenate([weights for _, weights in found] or [np.empty(0, np.float32)]),
         )
         return words, links
 
     def _translations(self, word: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
-        found = self._known.get(word)
-        if found is None:
-            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate, identity=self.identity)
+        if word not in self._known:
             if len(self._known) >= 1 << 18:
                 self._known.clear()
+            weights = look_up(self.table, word, self.top_k, self.threshold, relate=self.relate, identity=self.identity)
             probs = np.fromiter(weights.values(), np.float32, len(weights))
-            found = self._known[word] = _keys(list(weights)), np.minimum(probs, np.float32(1))
-        return found
+            self._known[word] = keys_of(list(weights)), np.minimum(probs, np.float32(1))
+        return self._known[word]
 
 
-def _words(analyzer: Analyzer, text: str) -> tuple[list[str], Words]:
+def words_of(analyzer: Analyzer, text: str) -> tuple[list[str], Words]:
+    """Returns the normal forms of a text's words, and the words."""
     spans = analyzer.spans(text)
     names, starts, ends = zip(*spans, strict=True) if spans else ((), (), ())
-    return list(names), Words(np.array(starts, np.int64), np.array(ends, np.int64), _keys(names))
+    return list(names), Words(np.array(starts, np.int32), np.array(ends, np.int32), keys_of(names))
 
 
-def _keys(words: Sequence[str]) -> npt.NDArray[np.uint64]:
+def keys_of(words: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Returns a key for each word."""
     # Python's own hash has 64 bits and is kept with each string. Two different words of a pair share one with a
     # probability below 1e-14.
     return np.fromiter(map(hash, words), np.int64, len(words)).view(np.uint64)
 
 
-class _Links(NamedTuple):
-    pairs: npt.NDArray[np.int64]
-    query_words: npt.NDArray[np.int64]
-    document_words: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float32]
-
-
-def link(queries: Sequence[QueryLinks], documents: Sequence[npt.NDArray[np.uint64]]) -> _Links:
+def link(queries: Sequence[QueryLinks], documents: Sequence[npt.NDArray[np.uint64]]) -> Links:
     """Finds the words of each query and document that are translations of each other.
 
     One sort-merge join for the whole batch.
@@ -173,44 +181,30 @@ def link(queries: Sequence[QueryLinks], documents: Sequence[npt.NDArray[np.uint6
     Args:
         queries: What the words of each pair's query translate to.
         documents: The keys of the words of each pair's document.
-
-    Returns:
-        For each link the pair, the word of the query, the word of the document, and the probability.
     """
-    left = _numbered([query.keys for query in queries])
-    right = _numbered(documents)
-    order = np.argsort(left.keys, kind="stable")
-    keys = left.keys[order]
-    first, last = (np.searchsorted(keys, right.keys, side) for side in ("left", "right"))
+
+    def joined(parts: Sequence[npt.NDArray[np.uint64]]) -> tuple[npt.NDArray[Any], ...]:
+        """Returns keys that differ from pair to pair, the pair of each, and its place there."""
+        counts = np.array([len(keys) for keys in parts], np.int64)
+        pairs = np.repeat(np.arange(len(parts)), counts)
+        places = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+        # Added modulo 2^64: an odd number far from small multiples of itself keeps hashes of two pairs apart.
+        return np.concatenate(parts) + pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), pairs, places
+
+    keys, _, _ = joined([query.keys for query in queries])
+    document_keys, pairs, places = joined(documents)
+    order = np.argsort(keys, kind="stable")
+    first, last = (np.searchsorted(keys[order], document_keys, side) for side in ("left", "right"))
     counts = last - first
     documents_at = np.repeat(np.arange(len(counts)), counts)
     # Positions first, first + 1, ... last - 1 for each word of the documents that is a translation.
     offsets = np.arange(len(documents_at)) - np.repeat(np.cumsum(counts) - counts, counts)
     queries_at = order[first[documents_at] + offsets]
     words, weights = (np.concatenate([getattr(query, name) for query in queries]) for name in ("words", "weights"))
-    return _Links(
-        right.pairs[documents_at], words[queries_at], right.places[documents_at], weights[queries_at]
-    )  # fmt: skip
+    return Links(pairs[documents_at], words[queries_at], places[documents_at], weights[queries_at])
 
 
-class _Numbered(NamedTuple):
-    keys: npt.NDArray[np.uint64]
-    pairs: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
-
-
-def _numbered(keys: Sequence[npt.NDArray[np.uint64]]) -> _Numbered:
-    """Makes keys of the pairs in a batch different from pair to pair, and numbers them."""
-    counts = np.array([len(each) for each in keys], np.int64)
-    pairs = np.repeat(np.arange(len(keys)), counts)
-    places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    # Added modulo 2^64: an odd number far from small multiples of itself keeps hashes of two pairs apart.
-    return _Numbered(np.concatenate(keys) + pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), pairs, places)
-
-
-def attention(
-    words: npt.NDArray[np.int32], documents_from: Sequence[int], links: _Links
-) -> TranslationAttention:  # fmt: skip
+def attention(words: npt.NDArray[np.int32], documents_from: Sequence[int], links: Links) -> TranslationAttention:
     """Builds M^tr of a batch.
 
     Args:
@@ -222,8 +216,6 @@ def attention(
     Returns:
         The matrix, on the CPU.
     """
-    import torch
-
     batch, n = words.shape
     begins = np.ones((batch, n), bool)
     begins[:, 1:] = (words[:, 1:] < 0) | (words[:, 1:] != words[:, :-1])
@@ -240,14 +232,8 @@ def attention(
         for word in (links.query_words, shifted)
     )
     kept = (query_at >= 0) & (document_at >= 0)
-    query_at, document_at, weights = query_at[kept], document_at[kept], links.weights[kept]
+    query_at, document_at, weights = query_at[kept], document_at[kept], np.tile(links.weights[kept], 2)
     rows, columns = np.concatenate([query_at, document_at]), np.concatenate([document_at, query_at])
-    weights = np.concatenate([weights, weights])
     sums = sizes + np.bincount(rows, weights * sizes[columns], len(sizes))
-    return TranslationAttention(
-        torch.from_numpy(number),
-        torch.from_numpy(rows),
-        torch.from_numpy(columns),
-        torch.from_numpy(weights),
-        torch.from_numpy((1 / sums).astype(np.float32)),
-    )
+    scale = (1 / sums).astype(np.float32)
+    return TranslationAttention(*map(torch.from_numpy, (number, rows, columns, weights, scale)))

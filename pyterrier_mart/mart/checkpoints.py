@@ -1,4 +1,4 @@
-"""A directory in which training leaves what it needs to go on after an interruption, and its result."""
+"""A directory in which training leaves what it needs to resume after an interruption, and its result."""
 
 from __future__ import annotations
 
@@ -37,43 +37,31 @@ class Checkpoints:
 
     def __init__(self, directory: str | os.PathLike[str], key: Mapping[str, Any]):
         self.directory, self.key = Path(directory).expanduser().absolute(), dict(key)
-        self._record = self.directory / _RECORD
         self.log: list[dict[str, Any]] | None = None  # of a training that is finished
-        if self._record.exists():
-            self.log = self._read().get("log")
-        elif others := self._all():
-            # They would be gone on from, or deleted.
-            raise ValueError(
-                f"output_dir {self.directory} holds {others[0].name} of another program (there is no {_RECORD}); name "
-                "another directory"
-            )
-        else:
+        record = self.directory / _RECORD
+        if not record.exists():
+            if others := self.all():  # training would resume from them, or delete them
+                raise ValueError(f"output_dir {self.directory} must not hold another program's {others[0].name}")
             self._write({})
-
-    def _read(self) -> dict[str, Any]:
+            return
         try:
-            found = json.loads(self._record.read_text(encoding="utf-8"))
+            found = json.loads(record.read_text(encoding="utf-8"))
         except ValueError as err:
-            raise ValueError(self._damaged(self._record, err)) from err
-        if not isinstance(found, dict):
-            raise ValueError(self._damaged(self._record, "not an object"))
+            raise ValueError(f"output_dir: {record} is damaged ({err}); delete {self.directory}") from err
         if {name: found.get(name) for name in self.key} != self.key:
-            theirs = found.get("options", {})
-            differ = [name for name, value in self.key["options"].items() if theirs.get(name) != value]
+            differ = [name for name, value in self.key["options"].items() if found["options"].get(name) != value]
             raise ValueError(
                 f"output_dir {self.directory} holds the checkpoints of another training (other "
                 f"{', '.join(differ) or 'model, table, settings or data'}); name another directory or delete it"
             )
-        return found
+        self.log = found.get("log")
 
     def _write(self, more: Mapping[str, Any]) -> None:
-        with atomic_file(self._record) as tmp:
+        with atomic_file(self.directory / _RECORD) as tmp:
             tmp.write_text(json.dumps({**self.key, **more}, indent=2) + "\n", encoding="utf-8")
 
-    def _damaged(self, path: Path, why: object) -> str:
-        return f"output_dir: {path} is damaged ({why}); delete {self.directory} or name another directory"
-
-    def _all(self) -> list[Path]:
+    def all(self) -> list[Path]:
+        """Returns the checkpoints, complete or not."""
         return sorted(self.directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))
 
     def path(self, step: int) -> Path:
@@ -82,15 +70,18 @@ class Checkpoints:
 
     def last(self) -> TrainerState | None:
         """Returns the state in the last checkpoint that is complete: the Trainer writes trainer_state.json last."""
-        found = [state for path in self._all() if (state := _state(path))]
+        found = []
+        for path in self.all():
+            try:
+                found.append(TrainerState.load_from_json(os.fspath(path / TRAINER_STATE_NAME)))
+            except (OSError, ValueError, TypeError):  # not complete
+                continue
         last = max(found, key=lambda state: state.global_step, default=None)
         if last is not None and last.best_global_step:
             # The Trainer would ignore a best checkpoint that is not where it was, after the directory was moved.
-            best = os.fspath(self.path(last.best_global_step))
-            if last.best_model_checkpoint != best:
-                last.best_model_checkpoint = best
-                with atomic_file(self.path(last.global_step) / TRAINER_STATE_NAME) as tmp:
-                    last.save_to_json(os.fspath(tmp))
+            last.best_model_checkpoint = os.fspath(self.path(last.best_global_step))
+            with atomic_file(self.path(last.global_step) / TRAINER_STATE_NAME) as tmp:
+                last.save_to_json(os.fspath(tmp))
         return last
 
     def finish(self, model: MartForRanking, log: list[dict[str, Any]]) -> None:
@@ -99,7 +90,7 @@ class Checkpoints:
         with atomic_file(self.directory / _WEIGHTS) as tmp:
             save_file(weights, tmp)
         self._write({"log": log})
-        for checkpoint in self._all():
+        for checkpoint in self.all():
             shutil.rmtree(checkpoint, ignore_errors=True)
 
     def finished(self, model: MartForRanking) -> bool:
@@ -114,12 +105,5 @@ class Checkpoints:
         try:
             model.load_state_dict(load_file(path))
         except (SafetensorError, RuntimeError) as err:
-            raise ValueError(self._damaged(path, err)) from err
+            raise ValueError(f"output_dir: {path} is damaged ({err}); delete {self.directory}") from err
         return True
-
-
-def _state(checkpoint: Path) -> TrainerState | None:
-    try:
-        return TrainerState.load_from_json(os.fspath(checkpoint / TRAINER_STATE_NAME))
-    except (OSError, ValueError, TypeError):  # not complete
-        return None

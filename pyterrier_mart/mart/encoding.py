@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,52 +17,46 @@ import torch
 
 from pyterrier_mart.mart.attention import QueryLinks, TranslationAttention, WordLinker, Words, attention, link
 
-__all__ = ["Batch", "EncodedDocument", "EncodedQuery", "Pair", "PairEncoder", "check_tokenizer", "without_surrogates"]
+__all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder", "check_tokenizer", "without_surrogates"]
 
 _LEAST_DOCUMENT = 32  # tokens of the document in a passage, whatever the length of the query
 _LONGEST_TOKEN = 16  # characters that a token takes at most on average, usually; where not, more is read
 _CUT_WORD = 100  # tokens that the end of a text may have only because it was cut there; WordPiece's longest word
 _LONGEST_WORD = 64  # characters of a word that are looked at after its last token that is read
-_REMEMBERED = 4_000_000  # tokens of texts kept for the next rows
+_REMEMBERED = 2_000_000  # tokens of texts kept for the next rows
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 Ints = npt.NDArray[np.int32]
 
-
-class EncodedQuery(NamedTuple):
-    """A query in tokens.
-
-    Attributes:
-        ids: int32 of shape (tokens,).
-        words: int32 of shape (tokens,): the word that each is a piece of, -1 for none.
-        count: Number of words.
-        links: What the words translate to, if there is a table.
-    """
-
-    ids: Ints
-    words: Ints
-    count: int  # type: ignore[assignment]  # tuples have a method of that name
-    links: QueryLinks | None
+_NO_WORDS = Words(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint64))
+_NO_LINKS = QueryLinks(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
-class EncodedDocument(NamedTuple):
-    """The beginning of a document in tokens.
+class EncodedText(NamedTuple):
+    """The beginning of a query or document in tokens.
 
     Attributes:
         ids: int32 of shape (tokens,).
+        starts: int32 of shape (tokens,): where each token begins in the text.
+        ends: int32 of shape (tokens,): where each token ends.
         words: int32 of shape (tokens,): the word that each is a piece of, -1 for none.
-        keys: uint64 of shape (words,), if there is a table.
+        spans: The words; none without a table. Those of a query may have been cut off.
+        links: What the words of a query translate to.
     """
 
     ids: Ints
+    starts: Ints
+    ends: Ints
     words: Ints
-    keys: npt.NDArray[np.uint64] | None
+    spans: Words
+    links: QueryLinks
 
 
 class Pair(NamedTuple):
     """A row to score, and how its document is cut: passage ``i`` is ``cuts[i]:cuts[i + 1]``."""
 
-    query: EncodedQuery
-    document: EncodedDocument
+    query: EncodedText
+    document: EncodedText
     cuts: tuple[int, ...]
 
     @property
@@ -77,6 +70,28 @@ class Pair(NamedTuple):
         return len(self.query.ids) + max(b - a for a, b in zip(self.cuts, self.cuts[1:], strict=False))
 
 
+class BatchWords(NamedTuple):
+    """Which token of a batch is part of which word.
+
+    Words have the numbers that they have in :class:`~pyterrier_mart.mart.attention.TranslationAttention`.
+
+    Attributes:
+        tokens: int64 of shape (passages, n): the word of each token.
+        passages: int64 of shape (words,): the passage of each word.
+        sides: int64 of shape (words,): 0 in a query, 1 in a document, -1 for tokens that are part of no word.
+        places: int64 of shape (words,): its number in the query or document.
+        links: int64 of shape (links, 2): a word of a query and a word of a document.
+        probabilities: float32 of shape (links,).
+    """
+
+    tokens: npt.NDArray[np.int64]
+    passages: npt.NDArray[np.int64]
+    sides: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    links: npt.NDArray[np.int64]
+    probabilities: npt.NDArray[np.float32]
+
+
 @dataclass
 class Batch:
     """What :class:`MartForRanking` takes.
@@ -87,6 +102,7 @@ class Batch:
         token_type_ids: int64 of shape (passages, n), or None if the tokenizer makes none.
         documents: int64 of shape (passages,), the row of each passage.
         translation: M^tr, or None for the identity.
+        words: Which token is part of which word, if there is an M^tr; the model does not take it.
     """
 
     input_ids: torch.Tensor
@@ -94,18 +110,15 @@ class Batch:
     token_type_ids: torch.Tensor | None
     documents: torch.Tensor
     translation: TranslationAttention | None
+    words: BatchWords | None = None
 
-    def to(self, device: torch.device | str) -> Batch:
-        """Returns the same batch on a device."""
-        moved: dict[str, Any] = {name: part if part is None else part.to(device) for name, part in vars(self).items()}
-        return Batch(**moved)
-
-    def inputs(self) -> dict[str, Any]:
-        """Returns the arguments of the model's ``forward``."""
-        return dict(vars(self))
+    def inputs(self, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Returns the arguments of the model's ``forward``, on a device."""
+        parts = {name: part for name, part in vars(self).items() if name != "words"}
+        return {name: part if part is None else part.to(device) for name, part in parts.items()}
 
 
-class _Template(NamedTuple):
+class Template(NamedTuple):
     """Where a tokenizer puts special tokens around two texts, and the types of all tokens."""
 
     before: list[int]
@@ -113,8 +126,19 @@ class _Template(NamedTuple):
     after: list[int]
     types: tuple[int, int, int, int, int]  # of before, query, between, document, after
 
+    @classmethod
+    def of(cls, tokenizer: Any) -> Template:
+        """Returns the template of a tokenizer."""
+        encoding = backend(tokenizer).encode("a", "a")
+        sides, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
+        first, second = ([i for i, side in enumerate(sides) if side == which] for which in (0, 1))
+        a, b, c, d = first[0], first[-1] + 1, second[0], second[-1] + 1
+        kinds = (types[0], types[a], types[b] if c > b else types[a], types[c], types[-1])
+        return cls(ids[:a], ids[b:c], ids[d:], kinds)
+
     @property
     def length(self) -> int:
+        """Number of special tokens."""
         return len(self.before) + len(self.between) + len(self.after)
 
 
@@ -122,28 +146,16 @@ def check_tokenizer(tokenizer: Any) -> None:
     """Raises a ValueError if a tokenizer does not tell where in the text its tokens come from."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
-            f"the encoder's tokenizer {type(tokenizer).__name__} is not a fast one, and does not tell which characters "
-            "a token comes from; use an encoder that has a tokenizer.json"
+            f"the encoder's tokenizer must be a fast one (with a tokenizer.json), not {type(tokenizer).__name__}"
         )
 
 
-def _backend(tokenizer: Any) -> Any:
-    # Settings of the tokenizer's file, or left behind by another call; each call of transformers' own sets them.
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    return backend
-
-
-def _template(tokenizer: Any) -> _Template:
-    encoding = _backend(tokenizer).encode("a", "a")
-    sides, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
-    first, second = (
-        [i for i, side in enumerate(sides) if side == which] for which in (0, 1)
-    )  # fmt: skip
-    a, b, c, d = first[0], first[-1] + 1, second[0], second[-1] + 1
-    kind = (types[0], types[a], types[b] if c > b else types[a], types[c], types[-1])
-    return _Template(ids[:a], ids[b:c], ids[d:], kind)
+def backend(tokenizer: Any) -> Any:
+    """Returns what tokenises, without settings that the tokenizer's file or another call left behind."""
+    found = tokenizer.backend_tokenizer
+    found.no_truncation()
+    found.no_padding()
+    return found
 
 
 class PairEncoder:
@@ -160,76 +172,57 @@ class PairEncoder:
         document_tokens: Tokens of a document that are read.
 
     Raises:
-        ValueError: If the tokenizer is not a fast one, or a length is too small.
+        ValueError: If the tokenizer is not a fast one, or ``max_length`` is too small.
     """
 
     def __init__(self, tokenizer: Any, linker: WordLinker | None, max_length: int = 512, document_tokens: int = 800):
         check_tokenizer(tokenizer)
         self.tokenizer, self.linker = tokenizer, linker
         self.max_length, self.document_tokens = max_length, document_tokens
-        self.template = _template(tokenizer)
-        if max_length < self.template.length + _LEAST_DOCUMENT + 1:
+        self.template = Template.of(tokenizer)
+        self.query_tokens = max_length - self.template.length - _LEAST_DOCUMENT  # that are read
+        if self.query_tokens < 1:
             raise ValueError(
-                f"max_length must be at least {self.template.length + _LEAST_DOCUMENT + 1} (special tokens, "
-                f"{_LEAST_DOCUMENT} tokens of the document, 1 of the query), not {max_length}"
+                f"max_length must be at least {max_length - self.query_tokens + 1} (special tokens, {_LEAST_DOCUMENT} "
+                f"tokens of the document, 1 of the query), not {max_length}"
             )
-        if document_tokens < 1:
-            raise ValueError(f"document_tokens must be at least 1, not {document_tokens}")
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self.has_types = "token_type_ids" in tokenizer.model_input_names
-        self._queries: _Remembered[EncodedQuery] = _Remembered(_REMEMBERED)
-        self._documents: _Remembered[EncodedDocument] = _Remembered(_REMEMBERED)
+        self.queries, self.documents = Memory(self._encode_queries), Memory(self._encode_documents)
 
     # --- texts to tokens --------------------------------------------------------------------------------------
 
     def pairs(self, queries: Sequence[str], documents: Sequence[str]) -> list[Pair]:
         """Encodes rows. Each distinct query and document is tokenised once."""
-        encoded_queries = self._queries.get(queries, self._encode_queries)
-        encoded_documents = self._documents.get(documents, self._encode_documents)
-        return [
-            Pair(q, d, self._cuts(len(q.ids), len(d.ids)))
-            for q, d in zip(encoded_queries, encoded_documents, strict=True)
-        ]
-
-    def _cuts(self, query: int, document: int) -> tuple[int, ...]:
-        room = self.max_length - self.template.length - query
-        passages = max(1, -(-document // room))
-        return tuple(document * i // passages for i in range(passages + 1))
-
-    def _encode_queries(self, texts: list[str]) -> list[EncodedQuery]:
-        most = self.max_length - self.template.length - _LEAST_DOCUMENT
         out = []
-        for text, (ids, starts, ends) in zip(texts, self.tokens(texts, self.max_length), strict=True):
+        for query, document in zip(self.queries.encoded(queries), self.documents.encoded(documents), strict=True):
+            room, length = self.max_length - self.template.length - len(query.ids), len(document.ids)
+            passages = max(1, -(-length // room))
+            out.append(Pair(query, document, tuple(length * i // passages for i in range(passages + 1))))
+        return out
+
+    def _encode_queries(self, texts: list[str]) -> Iterator[EncodedText]:
+        most = self.query_tokens
+        for text, (ids, starts, ends) in zip(texts, self.tokens(texts, most + 1), strict=True):
             if len(ids) > most:
                 warnings.warn(
                     f"a query of more than {most} tokens is cut, to leave room for the document: {text[:60]!r}...",
                     stacklevel=2,
                 )
             ids, starts, ends = ids[:most], starts[:most], ends[:most]
-            if self.linker is None:
-                out.append(EncodedQuery(ids, np.full(len(ids), -1, np.int32), 0, None))
-            else:
-                words, links = self.linker.query(text)
-                out.append(EncodedQuery(ids, _word_of_each(starts, ends, words), len(words.keys), links))
-        return out
+            words, links = self.linker.query(text) if self.linker is not None else (_NO_WORDS, _NO_LINKS)
+            yield EncodedText(ids, starts, ends, word_of_each(starts, ends, words), words, links)
 
-    def _encode_documents(self, texts: list[str]) -> list[EncodedDocument]:
-        out = []
+    def _encode_documents(self, texts: list[str]) -> Iterator[EncodedText]:
         for text, (ids, starts, ends) in zip(texts, self.tokens(texts, self.document_tokens), strict=True):
-            if self.linker is None:
-                out.append(EncodedDocument(ids, np.full(len(ids), -1, np.int32), None))
-            else:
-                words = self.words_until(text, int(ends.max(initial=0)))
-                numbers = _word_of_each(starts, ends, words)
-                out.append(EncodedDocument(ids, numbers, words.keys[: int(numbers.max(initial=-1)) + 1]))
-        return out
+            end = int(ends.max(initial=0)) + _LONGEST_WORD
+            words = self.linker.document(text[:end]) if self.linker is not None else _NO_WORDS
+            numbers = word_of_each(starts, ends, words)
+            read = int(numbers.max(initial=-1)) + 1
+            spans = Words(words.starts[:read], words.ends[:read], words.keys[:read])
+            yield EncodedText(ids, starts, ends, numbers, spans, _NO_LINKS)
 
-    def words_until(self, text: str, end: int) -> Words:
-        """Returns the words of a document of which so many characters are read."""
-        assert self.linker is not None
-        return self.linker.document(text[: end + _LONGEST_WORD])
-
-    def tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, npt.NDArray[Any], npt.NDArray[Any]]]:
+    def tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields each text's first ``most`` tokens and the characters that they come from, half-open."""
         # Text that will not be read is not tokenised, be it a million characters.
         limit = _LONGEST_TOKEN * (most + 1)
@@ -239,64 +232,49 @@ class PairEncoder:
             while len(encoding.ids) <= most + _CUT_WORD and read < len(text):  # very long tokens
                 read *= 4
                 encoding = self._encode([text[:read]])[0]
-            offsets = np.array(encoding.offsets[:most], np.int64).reshape(-1, 2)
+            offsets = np.array(encoding.offsets[:most], np.int32).reshape(-1, 2)
             yield np.array(encoding.ids[:most], np.int32), offsets[:, 0], offsets[:, 1]
 
     def _encode(self, texts: list[str]) -> list[Any]:
-        return _backend(self.tokenizer).encode_batch(
-            [without_surrogates(text) for text in texts], add_special_tokens=False
-        )
+        return backend(self.tokenizer).encode_batch(list(map(without_surrogates, texts)), add_special_tokens=False)
 
     # --- tokens to batches ------------------------------------------------------------------------------------
 
     def batch(self, pairs: Sequence[Pair]) -> Batch:
         """Makes a batch of rows, on the CPU."""
         before, between, after, types = self.template
-        n = max(pair.longest for pair in pairs) + self.template.length
-        passages = [(row, pair, i) for row, pair in enumerate(pairs) for i in range(pair.passages)]
-        ids = np.full((len(passages), n), self.pad, np.int64)
-        mask = np.zeros((len(passages), n), np.int64)
-        kinds = np.zeros((len(passages), n), np.int64)
-        words = np.full((len(passages), n), -1, np.int32)
-        keys: list[Any] = []
-        counts: list[int] = []
-        for line, (_, (query, document, cuts), i) in enumerate(passages):
-            start, end = cuts[i], cuts[i + 1]
-            a = len(before)
-            b = a + len(query.ids)
-            c = b + len(between)
-            d = c + end - start
-            e = d + len(after)
-            ids[line, :a], ids[line, a:b], ids[line, b:c] = before, query.ids, between
-            ids[line, c:d], ids[line, d:e] = document.ids[start:end], after
-            mask[line, :e] = 1
-            if self.has_types:
-                for kind, (left, right) in zip(types, ((0, a), (a, b), (b, c), (c, d), (d, e)), strict=True):
-                    kinds[line, left:right] = kind
-            if self.linker is not None:
-                numbers = document.words[start:end]
-                real = numbers[numbers >= 0]
-                first, last = (int(real[0]), int(real[-1]) + 1) if len(real) else (0, 0)
-                words[line, a:b] = query.words
-                words[line, c:d] = np.where(numbers >= 0, numbers - first + query.count, -1)
-                assert document.keys is not None
-                keys.append(document.keys[first:last])
-                counts.append(query.count)
-        translation = None
+        passages = [
+            (row, pair.query, pair.document, start, end)
+            for row, pair in enumerate(pairs)
+            for start, end in zip(pair.cuts, pair.cuts[1:], strict=False)
+        ]
+        shape = len(passages), max(pair.longest for pair in pairs) + self.template.length
+        ids, mask, kinds = np.full(shape, self.pad, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        words = np.full(shape, -1, np.int32)
+        keys, firsts = [], []  # of the words of each passage of a document
+        for line, (_, query, document, start, end) in enumerate(passages):
+            parts = (before, query.ids, between, document.ids[start:end], after)
+            sizes = [len(part) for part in parts]
+            a, b, c, d, e = np.cumsum(sizes).tolist()
+            ids[line, :e], mask[line, :e], kinds[line, :e] = np.concatenate(parts), 1, np.repeat(types, sizes)
+            numbers = document.words[start:end]
+            real = numbers[numbers >= 0]
+            first, last = (int(real[0]), int(real[-1]) + 1) if len(real) else (0, 0)
+            words[line, a:b] = query.words
+            words[line, c:d] = np.where(numbers >= 0, numbers - first + len(query.spans.keys), -1)
+            keys.append(document.spans.keys[first:last])
+            firsts.append(first)
+        rows = torch.tensor([row for row, *_ in passages])
+        types_of = torch.from_numpy(kinds) if self.has_types else None
+        made = Batch(torch.from_numpy(ids), torch.from_numpy(mask), types_of, rows, None)
         if self.linker is not None:
-            queries = [pair.query.links for _, pair, _ in passages if pair.query.links is not None]
-            links = link(queries, keys)
-            translation = attention(words, counts, links)
-        return Batch(
-            torch.from_numpy(ids),
-            torch.from_numpy(mask),
-            torch.from_numpy(kinds) if self.has_types else None,
-            torch.tensor([row for row, _, _ in passages]),
-            translation,
-        )
+            counts = [len(query.spans.keys) for _, query, *_ in passages]
+            made.translation = attention(words, counts, link([query.links for _, query, *_ in passages], keys))
+            made.words = batch_words(words, np.array(counts), np.array(firsts), made.translation)
+        return made
 
 
-def _word_of_each(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], words: Words) -> Ints:
+def word_of_each(starts: Ints, ends: Ints, words: Words) -> Ints:
     """Finds the word of each token: the first one that it shares a character with; -1 for none.
 
     Words begin and end in order, and so do tokens, so that the numbers never fall.
@@ -307,36 +285,50 @@ def _word_of_each(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], wo
     return np.where(shares, at, -1).astype(np.int32)
 
 
+def batch_words(words: Ints, counts: Any, firsts: Any, translation: TranslationAttention) -> BatchWords:
+    """Tells which token of a batch is part of which word.
+
+    Args:
+        words: int32 of shape (passages, n): as :func:`attention` takes it.
+        counts: The number of words of each passage's query.
+        firsts: The number, in its document, of each passage's first word.
+        translation: What was made of them.
+    """
+    numbers = translation.words.numpy()
+    first_tokens = np.flatnonzero(np.diff(numbers, prepend=-1))  # numbers rise through the batch
+    passages, local = first_tokens // words.shape[1], words.ravel()[first_tokens].astype(np.int64)
+    sides = np.where(local < 0, -1, local >= counts[passages])
+    places = np.where(sides == 1, local + (firsts - counts)[passages], local)
+    links = torch.stack([translation.rows, translation.columns], dim=1).numpy()
+    forth = slice(len(links) // 2)
+    return BatchWords(
+        numbers.reshape(words.shape), passages, sides, places, links[forth], translation.weights.numpy()[forth]
+    )
+
+
 def without_surrogates(text: str) -> str:
     """Replaces lone surrogates, which no tokenizer takes, one for one."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return _SURROGATES.sub("\ufffd", text)
-    return text
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
+class Memory:
+    """The texts encoded last, up to a number of tokens.
 
-_E = TypeVar("_E", EncodedQuery, EncodedDocument)
+    Args:
+        encode: Encodes texts.
+    """
 
+    def __init__(self, encode: Callable[[list[str]], Iterator[EncodedText]]):
+        self.encode, self.size = encode, 0
+        self.kept: dict[str, EncodedText] = {}
 
-class _Remembered(Generic[_E]):
-    """The texts encoded last, up to a number of tokens."""
-
-    def __init__(self, most: int):
-        self._most, self._size = most, 0
-        self._kept: OrderedDict[str, _E] = OrderedDict()
-
-    def get(self, texts: Iterable[str], encode: Callable[[list[str]], list[_E]]) -> list[_E]:
-        texts = list(texts)
-        new = list(dict.fromkeys(text for text in texts if text not in self._kept))
-        here = dict(zip(new, encode(new), strict=True)) if new else {}
-        out = [here[text] if text in here else self._kept[text] for text in texts]
-        for text, encoded in here.items():
-            self._kept[text] = encoded
-            self._size += len(encoded.ids) + len(text) // 4 + 16
-        while self._size > self._most and self._kept:
-            text, encoded = self._kept.popitem(last=False)
-            self._size -= len(encoded.ids) + len(text) // 4 + 16
+    def encoded(self, texts: Sequence[str]) -> list[EncodedText]:
+        """Returns the encoded texts."""
+        new = list(dict.fromkeys(text for text in texts if text not in self.kept))
+        for text, encoded in zip(new, self.encode(new), strict=True):
+            self.kept[text] = encoded
+            self.size += len(encoded.ids) + len(text) // 4 + 16
+        out = [self.kept[text] for text in texts]
+        if self.size > _REMEMBERED:
+            self.kept, self.size = {}, 0
         return out

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ir_measures
 import numpy as np
 import pandas as pd
+import pyterrier as pt
 
 from pyterrier_mart.mart.options import TrainingOptions
 
-__all__ = ["MEASURE", "Example", "average_precision", "examples", "fingerprint", "validation_set"]
+__all__ = [
+    "MEASURE", "Example", "average_precision", "examples", "fingerprint", "judgments", "results_with_texts",
+    "text_source", "validation_set",
+]  # fmt: skip
 
 #: What validation measures.
 MEASURE = "AP@100"
@@ -27,6 +31,72 @@ class Example:
     query: str
     positive: str
     negatives: tuple[str, ...]
+
+
+def results_with_texts(frame: pd.DataFrame, name: str, text_field: str) -> pd.DataFrame:
+    """Returns a first stage's results with identifiers that are text.
+
+    Raises:
+        ValueError: If the argument of this name is no frame of results with texts, or empty.
+    """
+    _check_columns(frame, name, ("qid", "query", "docno", text_field))
+    if frame.empty:
+        raise ValueError(f"{name} is empty: the first stage found nothing, or there are no topics")
+    return _with_text_identifiers(frame)
+
+
+def judgments(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Returns judgments with identifiers that are text and labels that are whole numbers.
+
+    Raises:
+        ValueError: If the argument of this name is no frame of judgments.
+    """
+    _check_columns(frame, name, ("qid", "docno", "label"))
+    labels = pd.to_numeric(frame["label"], errors="coerce").astype("float64")
+    wrong = ~(labels - labels.round() == 0)  # infinity and what is not a number, too
+    if wrong.any():
+        raise ValueError(f"{name}: a label must be a whole number, not {frame['label'][wrong].iloc[0]!r}")
+    return _with_text_identifiers(frame).assign(label=labels.astype("int64"))
+
+
+def _check_columns(frame: object, name: str, columns: Sequence[str]) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
+    if missing := [column for column in columns if column not in frame]:
+        hint = "; load texts with dataset.text_loader()" if missing == list(columns[3:]) else ""
+        raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}{hint}")
+
+
+def _with_text_identifiers(frame: pd.DataFrame) -> pd.DataFrame:
+    # As they are compared and as measures want them.
+    return frame.assign(**{name: frame[name].astype(str) for name in ("qid", "docno")})
+
+
+def text_source(source: Any, text_field: str) -> Callable[[pd.DataFrame], Any] | None:
+    """Returns a function from rows of qid, query and docno to texts.
+
+    Args:
+        source: A dataset with a ``text_loader``, a transformer, a function from docnos to texts, or None.
+        text_field: The column with the texts.
+
+    Raises:
+        ValueError: If the source is something else.
+    """
+    if hasattr(source, "text_loader"):
+        source = source.text_loader()
+    if isinstance(source, pt.Transformer):
+        loader: Any = source
+        return lambda rows: loader(rows)[text_field].tolist()
+    if source is not None and not callable(source):
+        raise ValueError(
+            f"positives_text must be a dataset, a transformer or a function from docnos to texts, not {source!r}"
+        )
+
+    def load(rows: pd.DataFrame) -> Any:
+        texts = source(rows["docno"].tolist())
+        return list(texts) if isinstance(texts, Iterator) else texts
+
+    return load if source is not None else None
 
 
 def examples(
@@ -42,7 +112,7 @@ def examples(
         results: Columns qid, query, docno, ``text_field``, and rank or score if there is an order.
         qrels: Columns qid, docno, label; labels above 0 are relevant, what is not judged is not.
         text_field: The column with the documents' text.
-        depth: Negatives come from so many first documents of each query.
+        depth: Number of first documents of each query that negatives come from.
         load: Gives the text of relevant documents that the first stage missed, for rows of qid, query, docno. Without
             it they are left out, with a warning that counts them.
 
@@ -50,7 +120,7 @@ def examples(
         ValueError: If no query has both a relevant document and another one.
     """
     relevant = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates()
-    results = _in_order(results).drop_duplicates(["qid", "docno"])
+    results = in_order(results).drop_duplicates(["qid", "docno"])
     # In an order of their own, so that the order of judgments does not matter.
     relevant = relevant[relevant["qid"].isin(results["qid"])].sort_values(["qid", "docno"], ignore_index=True)
     if relevant.empty:
@@ -68,7 +138,7 @@ def examples(
             raise ValueError(f"positives_text must give {len(rows)} texts, one for each docno, not {found!r:.80}")
         judged[text_field] = judged[text_field].astype(object)
         judged.loc[missed, text_field] = pd.Series(list(found), index=rows.index, dtype=object)
-        missed &= ~judged[text_field].map(lambda text: bool(_text(text).strip()))
+        missed &= ~judged[text_field].map(lambda text: bool(text_or_empty(text).strip()))
     if missed.any():
         hint = "have no text from positives_text" if load is not None else "pass positives_text to load them"
         warnings.warn(
@@ -79,9 +149,11 @@ def examples(
     judged = judged[~missed]
     others = results.groupby("qid", sort=False).head(depth).merge(relevant.assign(_relevant=True), how="left")
     others = others[others["_relevant"].isna()]
-    negatives = {qid: tuple(_text(x) for x in group) for qid, group in others.groupby("qid", sort=False)[text_field]}
+    negatives = {
+        qid: tuple(text_or_empty(x) for x in group) for qid, group in others.groupby("qid", sort=False)[text_field]
+    }
     out = [
-        Example(_text(queries[qid]), _text(text), negatives[qid])
+        Example(text_or_empty(queries[qid]), text_or_empty(text), negatives[qid])
         for qid, text in zip(judged["qid"], judged[text_field], strict=True)
         if qid in negatives
     ]
@@ -100,18 +172,19 @@ def validation_set(
     qids = np.unique(results["qid"].astype(str))
     if options.validation_queries is not None and options.validation_queries < len(qids):
         qids = np.random.default_rng(options.seed).choice(qids, options.validation_queries, replace=False)
-    results = _in_order(results[results["qid"].isin(qids)]).groupby("qid", sort=False).head(options.validation_depth)
+    results = in_order(results[results["qid"].isin(qids)]).groupby("qid", sort=False).head(options.validation_depth)
     return results, qrels[qrels["qid"].isin(qids)]
 
 
-def _in_order(results: pd.DataFrame) -> pd.DataFrame:
+def in_order(results: pd.DataFrame) -> pd.DataFrame:
     """Returns results in the order of their ranks or scores, if they have one."""
     if "rank" in results:
         return results.sort_values(["rank"], kind="stable")
     return results.sort_values(["score"], ascending=False, kind="stable") if "score" in results else results
 
 
-def _text(value: object) -> str:
+def text_or_empty(value: object) -> str:
+    """Returns a text as it is; what is no text, such as NaN, is empty."""
     return value if isinstance(value, str) else ""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,14 +12,19 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pyterrier_mart.mart.analysis import words_of_batch
-from pyterrier_mart.mart.encoding import Batch, Pair, PairEncoder
-from pyterrier_mart.mart.reranker import MARTReRanker
+from pyterrier_mart.mart.attention import Words
+from pyterrier_mart.mart.encoding import BatchWords, without_surrogates
+from pyterrier_mart.mart.inference import Scorer
 
 __all__ = ["ExplainedLink", "ExplainedPassage", "ExplainedWord", "Explanation", "explain"]
 
 _SHOWN_LINKS = 5  # in the short form
 _SHOWN_TEXT = 40  # characters, in the short form
+_SHOWN_UNREAD = 300  # characters of what is not read
+_STRIPES = 3  # colours of one word at most
+# Neither light nor dark, so that the text stays readable on them in both themes.
+_COLOURS = ("76,120,168", "245,133,24", "84,162,75", "228,87,86", "178,121,162", "30,150,150", "157,117,93",
+            "200,160,20", "214,39,140", "110,110,220")  # fmt: skip
 
 
 class ExplainedPassage(NamedTuple):
@@ -104,47 +111,57 @@ class Explanation:
         and the offsets query_start, query_end, document_start, document_end.
         """
         rows = [
-            (q.text, d.text, link.probability, d.passages[0], q.start, q.end, d.start, d.end)
-            for link, q, d in ((link, self.query_words[link.query], self.document_words[link.document])
-                               for link in self.links)
-        ]  # fmt: skip
+            (q.text, d.text, probability, d.passages[0], q.start, q.end, d.start, d.end)
+            for q, d, probability in self.linked()
+        ]
         types = {"query_word": "str", "document_word": "str", "probability": "float64", "passage": "int64"}
         offsets = ("query_start", "query_end", "document_start", "document_end")
         frame = pd.DataFrame(rows, columns=[*types, *offsets])
         return frame.astype({**types, **dict.fromkeys(offsets, "int64")})
 
+    def linked(self) -> list[tuple[ExplainedWord, ExplainedWord, float]]:
+        """Returns the links as a word of the query, a word of the document, and a probability."""
+        return [(self.query_words[link.query], self.document_words[link.document], link.probability)
+                for link in self.links]  # fmt: skip
+
     def __repr__(self) -> str:
-        best = sorted(self.links, key=lambda link: -link.probability)
-        pairs = dict.fromkeys(
-            f"{self.query_words[link.query].text} → {self.document_words[link.document].text} {link.probability:.2f}"
-            for link in best
+        best = sorted(self.linked(), key=lambda link: -link[2])
+        pairs = list(dict.fromkeys(f"{q.text} → {d.text} {probability:.2f}" for q, d, probability in best))
+        shown = ", ".join(pairs[:_SHOWN_LINKS]) + ", ..." * (len(pairs) > _SHOWN_LINKS)
+        query, text = (
+            repr(text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "...")
+            for text in (self.query, self.text)
         )
-        shown = ", ".join(list(pairs)[:_SHOWN_LINKS]) + ", ..." * (len(pairs) > _SHOWN_LINKS)
-        lines = [
-            f"Explanation of {_short(self.query)!r} and {_short(self.text)!r}: score {self.score:.4f}, "
-            f"{count(len(self.passages), 'passage')}, {count(len(self.links), 'link')}{shown and f' ({shown})'}",
-            *self.notes,
-        ]
-        return "\n".join(lines)
+        first = (
+            f"Explanation of {query} and {text}: score {self.score:.4f}, {count(len(self.passages), 'passage')}, "
+            f"{count(len(self.links), 'link')}{shown and f' ({shown})'}"
+        )
+        return "\n".join([first, *self.notes])
 
     def _repr_html_(self) -> str:
-        from pyterrier_mart.mart.explanation_html import as_html
-
-        return as_html(self)
+        return page(self)
 
 
-def explain(reranker: MARTReRanker, query: str, text: str) -> Explanation:
+def count(n: int, what: str) -> str:
+    """Returns a number of something in words."""
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def explain(
+    scorer: Scorer,
+    query: str,
+    text: str,
+    languages: tuple[str, str] | None = None,
+    notes: Sequence[str] = (),
+) -> Explanation:
     """Shows what the score of a query and a text is made of.
 
-    Example::
-
-        >>> explain(rank, "Wo liegt die Katze?", "The cat lies on the sofa.")
-        Explanation of 'Wo liegt die Katze?' and 'The cat lies on the sofa.': score 0.6041, 1 passage, 2 links (...)
-
     Args:
-        reranker: The re-ranker.
+        scorer: What scores.
         query: A query in the source language.
         text: The text of a document in the target language.
+        languages: The languages of query and text.
+        notes: What to know about the model.
 
     Raises:
         ValueError: If one is not text, or the score is not finite (the model's weights are damaged).
@@ -152,77 +169,158 @@ def explain(reranker: MARTReRanker, query: str, text: str) -> Explanation:
     for name, value in (("query", query), ("text", text)):
         if not isinstance(value, str):
             raise ValueError(f"{name} must be text, not {value!r}")
-    scorer = reranker.scorer()
     encoder = scorer.encoder
     (pair,) = encoder.pairs([query], [text])
     batch = encoder.batch([pair])
     with torch.inference_mode():
-        out = scorer.model(**batch.to(scorer.device).inputs())
+        out = scorer.model(**batch.inputs(scorer.device))
         score, scores = float(out.scores.double().cpu()[0]), out.passages.double().cpu().tolist()
     if not math.isfinite(score):
         raise ValueError("the score is not finite: the model's weights are damaged")
 
-    ((_, starts, ends),) = encoder.tokens([text], encoder.document_tokens)
     passages = []
     for first, last, value in zip(pair.cuts, pair.cuts[1:], scores, strict=False):
-        start, end = (int(starts[first]), int(ends[first:last].max())) if last > first else (0, 0)
+        starts, ends = pair.document.starts[first:last], pair.document.ends[first:last]
+        start, end = (int(starts[0]), int(ends.max())) if last > first else (0, 0)
         start += len(text[start:end]) - len(text[start:end].lstrip())  # some tokens begin with the space before them
         passages.append(ExplainedPassage(start, end, value))
-    query_words, document_words, links = _words(encoder, pair, batch, query, text, int(ends.max(initial=0)))
-
-    notes = []
-    # Saving and loading a model that was not trained gives it weights of its own, but no history.
-    if reranker.weights is None or reranker.history is None:
-        notes.append("the model has not been trained: its scores mean nothing yet")
-    if encoder.linker is None:
-        reason = "no MAT layers" if not len(tuple(reranker.mat_layers)) else "placebo"
-        notes.append(f"the model sees no translations ({reason}), so there are no links")
-    ((ids, _, until),) = encoder.tokens([query], encoder.max_length)
-    if len(ids) > len(pair.query.ids):
-        notes.append(f"only the first {int(until[: len(pair.query.ids)].max())} characters of the query are read")
+    notes = list(notes)
+    read = int(pair.query.ends.max(initial=0))
+    if len(pair.query.ids) == encoder.query_tokens and query[read:].strip():
+        notes.append(f"only the first {read} characters of the query are read")
     read = passages[-1].end
-    if len(starts) == encoder.document_tokens and text[read:].strip():
+    if len(pair.document.ids) == encoder.document_tokens and text[read:].strip():
         notes.append(
             f"only the first {read} of {len(text)} characters of the text are read ({encoder.document_tokens} tokens)"
         )
-    languages = reranker.table.languages if reranker.table is not None else None
+    links: dict[tuple[int, int], float] = {}  # a word in two passages is linked in both
+    if (found := batch.words) is not None:
+        keys = map(tuple, found.places[found.links].tolist())
+        links = dict(zip(keys, found.probabilities.tolist(), strict=True))
     return Explanation(
-        query, text, score, tuple(passages), query_words, document_words, links, tuple(notes), languages
-    )  # fmt: skip
+        query,
+        text,
+        score,
+        tuple(passages),
+        explained_words(query, pair.query.spans, found, 0),
+        explained_words(text, pair.document.spans, found, 1),
+        tuple(ExplainedLink(*key, probability) for key, probability in sorted(links.items())),
+        tuple(notes),
+        languages,
+    )
 
 
-def _words(
-    encoder: PairEncoder, pair: Pair, batch: Batch, query: str, text: str, end: int
-) -> tuple[tuple[ExplainedWord, ...], tuple[ExplainedWord, ...], tuple[ExplainedLink, ...]]:
-    """Reads words and links from a batch."""
-    if encoder.linker is None:
-        return (), (), ()
-    found = words_of_batch(encoder, [pair], batch)
-    shown = []
-    # The same calls as in the encoder, so that the words have the same numbers.
-    for side, string, words in (
-        (0, query, encoder.linker.query(query)[0]),
-        (1, text, encoder.words_until(text, end)),
-    ):
-        passages: list[list[int]] = [[] for _ in words.starts]
-        for number in np.flatnonzero(found.sides == side):
-            passages[found.places[number]].append(int(found.passages[number]))
-        spans = zip(words.starts.tolist(), words.ends.tolist(), passages, strict=True)
-        shown.append([ExplainedWord(string[a:b], a, b, tuple(where)) for a, b, where in spans])
-    if pair.document.keys is not None:
-        del shown[1][len(pair.document.keys) :]  # not read
-    # A word in two passages is linked in both.
-    links = {
-        (int(found.places[a]), int(found.places[b])): float(probability)
-        for (a, b), probability in zip(found.links, found.probabilities, strict=True)
-    }
-    return tuple(shown[0]), tuple(shown[1]), tuple(ExplainedLink(*key, p) for key, p in sorted(links.items()))
+def explained_words(text: str, spans: Words, found: BatchWords | None, side: int) -> tuple[ExplainedWord, ...]:
+    """Returns the words of a query (side 0) or document (side 1) and the passages that they are in."""
+    if found is None:
+        return ()
+    places = [np.flatnonzero((found.sides == side) & (found.places == i)) for i in range(len(spans.keys))]
+    return tuple(
+        ExplainedWord(text[start:end], start, end, tuple(found.passages[here].tolist()))
+        for start, end, here in zip(spans.starts.tolist(), spans.ends.tolist(), places, strict=True)
+    )
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "..."
+# --- HTML for notebooks: only style attributes, which survive where style sheets and scripts do not -------------------
 
 
-def count(n: int, what: str) -> str:
-    """Returns so many of something in words."""
-    return f"{n} {what}{'' if n == 1 else 's'}"
+class Mark(NamedTuple):
+    """A part of a text with a style of its own, and what is shown when the mouse points at it."""
+
+    start: int
+    end: int
+    style: str
+    title: str
+
+
+def page(explained: Explanation) -> str:
+    """Returns an explanation as a piece of HTML that needs no style sheet and no script."""
+    query_marks, document_marks = marks(explained)
+    parts = [element("div", f"score <b>{explained.score:.4f}</b>", "margin-bottom:4px")]
+    parts += [element("div", escape(note), "font-style:italic;opacity:.75") for note in explained.notes]
+    parts.append(block("query", marked(explained.query, 0, len(explained.query), query_marks)))
+    for number, (start, end, score) in enumerate(explained.passages, 1):
+        # The logistic function of the score as the length of a bar.
+        width = 100 / (1 + math.exp(-max(-700.0, min(700.0, score))))
+        inner = element("span", "", f"display:block;height:100%;width:{width:.1f}%;background-color:rgb(76,120,168)")
+        outer = "display:inline-block;vertical-align:middle;width:80px;height:8px;background-color:rgba(128,128,128,.3)"
+        bar = element("span", inner, outer, title="logistic function of the score, from 0 to 1")
+        parts.append(block(f"passage {number} {score:.4f} {bar}", marked(explained.text, start, end, document_marks)))
+    rest = explained.text[explained.passages[-1].end :]
+    if rest.strip():
+        shown = escape(rest[:_SHOWN_UNREAD]) + "…" * (len(rest) > _SHOWN_UNREAD)
+        parts.append(element("div", block(f"not read {count(len(rest), 'character')}", shown), "opacity:.45"))
+    if explained.query_words:
+        legend = "same colour: translations, the stronger the more probable; dashed: no translation in the text"
+        parts.append(element("div", legend, "margin-top:6px;font-size:85%;opacity:.7"))
+    # $ would begin a formula in notebooks.
+    style = "line-height:1.7;max-width:60em;overflow-wrap:anywhere"
+    return f'<div class="tex2jax_ignore mathjax_ignore" style="{style}">{"".join(parts)}</div>'
+
+
+def marks(explained: Explanation) -> tuple[list[Mark], list[Mark]]:
+    """Returns the marks of the query and of the text: linked words have the same colour."""
+    of_query: dict[int, list[ExplainedLink]] = {}
+    of_document: dict[int, list[ExplainedLink]] = {}
+    for link in sorted(explained.links, key=lambda link: -link.probability):
+        of_query.setdefault(link.query, []).append(link)
+        of_document.setdefault(link.document, []).append(link)
+    names: dict[str, int] = {}  # the same word twice in the query has one colour
+    colours: dict[int, str] = {}
+    query_marks, document_marks = [], []
+    for i, word in enumerate(explained.query_words):
+        if links := of_query.get(i):
+            colours[i] = _COLOURS[names.setdefault(word.text.casefold(), len(names)) % len(_COLOURS)]
+            pairs = dict.fromkeys((explained.document_words[link.document].text, link.probability) for link in links)
+            title = "; ".join(f"{word.text} → {text}: {probability:.3g}" for text, probability in pairs)
+            style = shade({colours[i]: links[0].probability})
+        else:
+            title = "no translation in the text" if word.passages else "cut off, not read"
+            style = "border-bottom:1px dashed currentColor;opacity:.65"
+        query_marks.append(Mark(word.start, word.end, style, title))
+    for i, links in sorted(of_document.items()):
+        word = explained.document_words[i]
+        pairs = dict.fromkeys((explained.query_words[link.query].text, link.probability) for link in links)
+        title = "; ".join(f"{text} → {word.text}: {probability:.3g}" for text, probability in pairs)
+        shades = {colours[link.query]: link.probability for link in reversed(links)}
+        document_marks.append(Mark(word.start, word.end, shade(shades), title))
+    return query_marks, document_marks
+
+
+def shade(colours: dict[str, float]) -> str:
+    """Returns the background of a word, in stripes if it has several colours, the most probable first."""
+    best = sorted(colours.items(), key=lambda item: -item[1])[:_STRIPES]
+    shades = [f"rgba({colour},{0.12 + 0.48 * probability:.2f})" for colour, probability in best]
+    edges = [100 * i / len(shades) for i in range(len(shades) + 1)]
+    stops = ",".join(f"{shade} {a:.0f}% {b:.0f}%" for shade, a, b in zip(shades, edges, edges[1:], strict=False))
+    return f"border-radius:3px;padding:0 2px;background-image:linear-gradient(to right,{stops})"
+
+
+def marked(text: str, start: int, end: int, marks: Iterable[Mark]) -> str:
+    """Returns a part of a text with marks, escaped."""
+    out, at = [], start
+    for mark in marks:
+        first, last = max(mark.start, at), min(mark.end, end)
+        if first < last:
+            out += [escape(text[at:first]), element("span", escape(text[first:last]), mark.style, mark.title)]
+            at = last
+    out.append(escape(text[at:end]))
+    return "".join(out)
+
+
+def escape(text: str) -> str:
+    """Returns text that stands for itself in HTML."""
+    return html.escape(without_surrogates(text))
+
+
+def element(name: str, content: str, style: str, title: str = "") -> str:
+    """Returns an element around HTML."""
+    more = f' title="{escape(title)}"' if title else ""
+    return f'<{name} style="{style}"{more}>{content}</{name}>'
+
+
+def block(head: str, body: str) -> str:
+    """Returns a text, whose direction follows from its first letter, below a headline."""
+    text = f'<div dir="auto" style="white-space:pre-wrap">{body}</div>'
+    style = "margin:6px 0;padding-left:8px;border-left:3px solid rgba(128,128,128,.4)"
+    return element("div", element("div", head, "font-size:85%;opacity:.75") + text, style)

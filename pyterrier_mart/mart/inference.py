@@ -1,23 +1,59 @@
-"""Scoring rows with a MART model: streaming, in batches of so many tokens, in the precision that suits the device."""
+"""Loaded models, and scoring rows with them: streaming, in batches of a number of tokens."""
 
 from __future__ import annotations
 
 import copy
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from transformers import AutoTokenizer
 
-from pyterrier_mart.mart.encoding import Pair, PairEncoder
+from pyterrier_mart import encoders
+from pyterrier_mart.devices import quiet
+from pyterrier_mart.mart.encoding import Pair, PairEncoder, check_tokenizer
 from pyterrier_mart.mart.modeling import MartForRanking
 
-__all__ = ["Scorer"]
+__all__ = ["LoadedModel", "Scorer", "load_tokenizer"]
 
 _ROWS = 4096  # encoded and sorted by length at a time: what is in memory does not grow with the rows
 _TOKENS = {"cpu": 1024}  # of a batch: more do not fit into the caches
 _TOKENS_ELSEWHERE = 65536
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model, its tokenizer, and the architecture that it was loaded for."""
+
+    architecture: tuple[object, ...]
+    net: MartForRanking
+    tokenizer: Any
+
+    @property
+    def longest(self) -> int:
+        """Maximum number of tokens that the encoder takes."""
+        config = self.net.config.encoder_config
+        # RoBERTa's positions begin after the padding token's number.
+        lost = (config.pad_token_id or 0) + 1 if config.model_type != "bert" else 0
+        return int(min(config.max_position_embeddings - lost, self.tokenizer.model_max_length))
+
+
+def load_tokenizer(model: str | os.PathLike[str]) -> Any:
+    """Returns the tokenizer of an encoder.
+
+    Raises:
+        ValueError: If it is not a fast one.
+        OSError: If there is no such encoder.
+    """
+    with quiet():
+        tokenizer = AutoTokenizer.from_pretrained(encoders.resolve(model))
+    check_tokenizer(tokenizer)
+    return tokenizer
 
 
 class Scorer:
@@ -63,19 +99,7 @@ class Scorer:
         scores = np.empty(len(queries))
         for start in range(0, len(queries), _ROWS):
             rows = slice(start, start + _ROWS)
-            pairs = self.encoder.pairs(queries[rows], documents[rows])
-            # The longest first: what does not fit on the device shows at once.
-            order = np.argsort([-pair.longest for pair in pairs], kind="stable")
-            at = 0
-            while at < len(order):
-                chosen = order[at : at + self.fitting(pairs, order[at:])]
-                out = self._batch([pairs[i] for i in chosen])
-                if out is None:
-                    continue  # with smaller batches
-                scores[start + chosen] = out
-                at += len(chosen)
-                if done is not None:
-                    done(len(chosen))
+            scores[rows] = self._score(self.encoder.pairs(queries[rows], documents[rows]), done)
         if not np.isfinite(scores).all():
             raise ValueError(
                 f"{(~np.isfinite(scores)).sum()} of {len(scores)} scores are not finite: the model's weights are "
@@ -83,32 +107,41 @@ class Scorer:
             )
         return scores
 
-    def fitting(self, pairs: Sequence[Pair], order: npt.NDArray[np.int64]) -> int:
-        """Returns how many of the next rows make a batch, at least one."""
-        width = pairs[order[0]].longest + self.encoder.template.length
-        most, passages = max(1, self.batch_tokens // width), 0
-        for n, i in enumerate(order):
-            passages += pairs[i].passages
-            if passages > most:
-                return max(n, 1)
-        return len(order)
+    def batches(self, pairs: Sequence[Pair]) -> Iterator[npt.NDArray[np.int64]]:
+        """Yields the rows of one batch after the other, the longest first: what does not fit shows soon."""
+        order = np.argsort([-pair.longest for pair in pairs], kind="stable")
+        at = 0
+        while at < len(order):
+            width = pairs[order[at]].longest + self.encoder.template.length
+            room = self.batch_tokens // width - pairs[order[at]].passages
+            n = 1
+            while at + n < len(order) and (room := room - pairs[order[at + n]].passages) >= 0:
+                n += 1
+            yield order[at : at + n]
+            at += n
 
-    def _batch(self, pairs: list[Pair]) -> npt.NDArray[np.float64] | None:
-        """Scores a batch; None if it did not fit on the device, after which batches are smaller."""
-        try:
-            with torch.inference_mode():
-                batch = self.encoder.batch(pairs).to(self.device)
-                return self.model(**batch.inputs()).scores.double().cpu().numpy()
-        except torch.OutOfMemoryError:
-            if len(pairs) == 1:
-                raise
-        # Outside the handler: the error holds on to the tensors.
-        self.batch_tokens = max(1, self.batch_tokens // 2)
-        warnings.warn(
-            f"out of memory on {self.device}: going on with batches of {self.batch_tokens} tokens; pass "
-            f"batch_tokens={self.batch_tokens} to start with that",
-            stacklevel=2,
-        )
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        return None
+    def _score(self, pairs: Sequence[Pair], done: Callable[[int], object] | None) -> npt.NDArray[np.float64]:
+        scores = np.empty(len(pairs))
+        for chosen in self.batches(pairs):
+            rows = [pairs[i] for i in chosen]
+            try:
+                with torch.inference_mode():
+                    out = self.model(**self.encoder.batch(rows).inputs(self.device))
+                    scores[chosen] = out.scores.double().cpu().numpy()
+                if done is not None:
+                    done(len(rows))
+                continue
+            except torch.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+            # Outside the handler: the error holds on to the tensors.
+            self.batch_tokens = max(1, self.batch_tokens // 2)
+            warnings.warn(
+                f"out of memory on {self.device}: continuing with batches of {self.batch_tokens} tokens; pass "
+                f"batch_tokens={self.batch_tokens} to start with that",
+                stacklevel=2,
+            )
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            scores[chosen] = self._score(rows, done)
+        return scores

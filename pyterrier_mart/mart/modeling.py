@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.bert.modeling_bert import BertLayer
 from transformers.models.roberta.modeling_roberta import RobertaLayer
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer
@@ -27,14 +27,14 @@ from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils import ModelOutput
 
 from pyterrier_mart import encoders
+from pyterrier_mart.checks import check_choice
 from pyterrier_mart.devices import quiet
 from pyterrier_mart.mart.attention import TranslationAttention
 
-__all__ = ["MartConfig", "MartForRanking", "MartModel", "MartOutput", "RankingOutput", "TranslationHead"]
+__all__ = ["MartConfig", "MartForRanking", "MartModel", "RankingOutput", "TranslationHead"]
 
-_OF_CONFIG = ("revision", "token", "cache_dir", "subfolder", "local_files_only")
-_POOLINGS = ("cls", "pooler")
-_INITS = ("identity", "random", "zero")
+# What transformers gives a layer and only decoders take.
+_DECODER_ONLY = ("encoder_hidden_states", "encoder_attention_mask", "cache", "past_key_values", "past_key_value")
 
 
 class MartConfig(PreTrainedConfig):
@@ -72,14 +72,17 @@ class MartConfig(PreTrainedConfig):
             encoder_config = {"model_type": "bert"}
         if isinstance(encoder_config, dict):
             encoder_config = AutoConfig.for_model(**encoder_config)
-        if encoder_config.model_type not in _LAYERS:
-            raise ValueError(f"cannot build on a {encoder_config.model_type} encoder; expected {', '.join(_LAYERS)}")
-        if pooling not in _POOLINGS:
-            raise ValueError(f"pooling must be one of {', '.join(_POOLINGS)}, not {pooling!r}")
-        if translation_init not in _INITS:
-            raise ValueError(f"translation_init must be one of {', '.join(_INITS)}, not {translation_init!r}")
+        check_choice("the encoder's model_type", encoder_config.model_type, _LAYERS)
+        check_choice("pooling", pooling, ("cls", "pooler"))
+        check_choice("translation_init", translation_init, ("identity", "random", "zero"))
+        depth = encoder_config.num_hidden_layers
         self.encoder_config = encoder_config
-        self.mat_layers = _layer_numbers(mat_layers, encoder_config.num_hidden_layers)
+        self.mat_layers = sorted({layer % depth for layer in mat_layers if -depth <= layer < depth})
+        if len(self.mat_layers) < len(mat_layers):
+            raise ValueError(
+                f"mat_layers must be different layers, numbered 0 to {depth - 1} or, from the end, {-depth} to -1, "
+                f"not {tuple(mat_layers)}"
+            )
         self.pooling, self.translation_init, self.head_dropout = pooling, translation_init, head_dropout
         super().__init__(**kwargs)
 
@@ -92,21 +95,6 @@ class MartConfig(PreTrainedConfig):
     def num_hidden_layers(self) -> int:
         """Number of layers."""
         return int(self.encoder_config.num_hidden_layers)
-
-
-def _layer_numbers(layers: Sequence[int], depth: int) -> list[int]:
-    if isinstance(layers, (str, int)):
-        raise ValueError(f"mat_layers must be a sequence of layer numbers, not {layers!r}")
-    for layer in layers:
-        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -depth <= layer < depth:
-            raise ValueError(
-                f"mat_layers: there is no layer {layer!r}; the encoder's {depth} layers are numbered 0 to {depth - 1}, "
-                f"or from the end {-depth} to -1"
-            )
-    numbers = sorted({int(layer) % depth for layer in layers})
-    if len(numbers) < len(layers):
-        raise ValueError(f"mat_layers names a layer twice: {tuple(layers)} of {depth} layers")
-    return numbers
 
 
 class TranslationHead(nn.Module):
@@ -171,9 +159,6 @@ class _MixedAttention(nn.Module):
         return apply_chunking_to_forward(self.feed_forward_chunk, self.chunk_size_feed_forward, self.seq_len_dim, mixed)
 
 
-_DECODER_ONLY = ("encoder_hidden_states", "encoder_attention_mask", "cache", "past_key_values", "past_key_value")
-
-
 class BertMatLayer(_MixedAttention, BertLayer):
     """A layer of BERT with a translation head."""
 
@@ -192,28 +177,13 @@ _LAYERS: dict[str, type[_MixedAttention]] = {
 
 
 @dataclass
-class MartOutput(ModelOutput):
-    """What :class:`MartModel` returns.
-
-    Attributes:
-        last_hidden_state: (batch, n, d).
-        pooler_output: (batch, d), if ``pooling="pooler"``.
-        hidden_states: Those of the embeddings and of each layer, if asked for.
-    """
-
-    last_hidden_state: torch.Tensor | None = None
-    pooler_output: torch.Tensor | None = None
-    hidden_states: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
 class RankingOutput(ModelOutput):
     """What :class:`MartForRanking` returns.
 
     Attributes:
         scores: float32 of shape (documents,).
         passages: float32 of shape (batch,): the score that each passage would have on its own.
-        hidden_states: As in :class:`MartOutput`.
+        hidden_states: Those of the embeddings and of each layer, if asked for.
     """
 
     scores: torch.Tensor | None = None
@@ -270,7 +240,7 @@ class MartModel(_MartPreTrainedModel):
         token_type_ids: torch.Tensor | None = None,
         translation: TranslationAttention | None = None,
         output_hidden_states: bool = False,
-    ) -> MartOutput:
+    ) -> BaseModelOutputWithPooling:
         """Encodes passages.
 
         Args:
@@ -281,17 +251,12 @@ class MartModel(_MartPreTrainedModel):
             output_hidden_states: Whether to return the hidden states of all layers.
         """
         mixed = {"translation": translation} if translation is not None and self.config.mat_layers else {}
-        out = self.encoder(
+        return self.encoder(
             input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             output_hidden_states=output_hidden_states,
             **mixed,
-        )
-        return MartOutput(
-            last_hidden_state=out.last_hidden_state,
-            pooler_output=out.pooler_output if self.config.pooling == "pooler" else None,
-            hidden_states=out.hidden_states if output_hidden_states else None,
         )
 
 
@@ -330,24 +295,24 @@ class MartForRanking(_MartPreTrainedModel):
             pooling: See :class:`MartConfig`.
             translation_init: See :class:`MartConfig`.
             seed: Seed of what is initialised at random. The state of torch's generator is not changed.
-            **kwargs: For ``AutoModel.from_pretrained`` (``revision``, ``attn_implementation``, ``token``, ...).
+            **kwargs: For ``from_pretrained`` of transformers (``revision``, ``attn_implementation``, ``token``, ...).
 
         Raises:
             ValueError: If the encoder is of another kind or lacks weights, or a layer does not exist.
             OSError: If there is no such encoder.
         """
         path = encoders.resolve(name)
-        settings = {key: kwargs[key] for key in _OF_CONFIG if key in kwargs}
-        encoder_config = AutoConfig.from_pretrained(path, **settings)
         # Checked before weights are loaded, which may take long.
-        config = MartConfig(encoder_config, mat_layers, pooling=pooling, translation_init=translation_init)
+        config = MartConfig(
+            AutoConfig.from_pretrained(path, **kwargs), mat_layers, pooling=pooling, translation_init=translation_init
+        )
         with torch.random.fork_rng(devices=[]), quiet():
-            kwargs.setdefault("dtype", torch.float32)
             # Not torch.manual_seed, which seeds the generators of other devices too.
             torch.default_generator.manual_seed(seed)
             encoder, found = AutoModel.from_pretrained(
-                path, add_pooling_layer=pooling == "pooler", output_loading_info=True, **kwargs
-            )
+                path, add_pooling_layer=pooling == "pooler", output_loading_info=True,
+                **{"dtype": torch.float32, **kwargs},
+            )  # fmt: skip
             if lost := [key for key in found["missing_keys"] if not key.startswith("pooler.")]:
                 raise ValueError(f"{name} lacks weights of its encoder: {', '.join(sorted(lost))}")
             config._attn_implementation = encoder.config._attn_implementation
@@ -355,9 +320,7 @@ class MartForRanking(_MartPreTrainedModel):
             model = cls(config)
             torch.default_generator.manual_seed(seed)  # the linear layer starts alike whatever MAT layers there are
             nn.init.normal_(model.score.weight, std=0.02)
-        missing, unexpected = model.mart.encoder.load_state_dict(encoder.state_dict(), strict=False)
-        if unexpected or any(".translation." not in key for key in missing):
-            raise ValueError(f"weights of {name} do not fit: missing {missing}, unexpected {unexpected}")
+        model.mart.encoder.load_state_dict(encoder.state_dict(), strict=False)  # translation heads are new
         return model.eval()
 
     def forward(
@@ -387,14 +350,10 @@ class MartForRanking(_MartPreTrainedModel):
             n = int(documents.max()) + 1 if len(documents) else 0
             counts = torch.bincount(documents, minlength=n).to(pooled.dtype).unsqueeze(1)
             means = pooled.new_zeros(n, pooled.shape[1]).index_add(0, documents, pooled) / counts
-            return RankingOutput(
-                scores=self._linear(self.dropout(means)),
-                passages=self._linear(pooled.detach()).detach(),
-                hidden_states=out.hidden_states,
-            )
-
-    def _linear(self, pooled: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(pooled, self.score.weight.float(), self.score.bias.float()).squeeze(1)
+            weight, bias = self.score.weight.float(), self.score.bias.float()
+            scores = nn.functional.linear(self.dropout(means), weight, bias).squeeze(1)
+            passages = nn.functional.linear(pooled.detach(), weight, bias).squeeze(1).detach()
+            return RankingOutput(scores, passages, out.hidden_states)
 
 
 AutoConfig.register("mart", MartConfig)

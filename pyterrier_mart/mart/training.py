@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,11 @@ from pyterrier_mart.mart.options import TrainingOptions
 __all__ = ["train"]
 
 
-class _Pairs(torch.utils.data.Dataset):
+class Pairs(torch.utils.data.Dataset):
     """(query, relevant document, other document) triples; the others are a function of seed, epoch and place."""
 
-    def __init__(self, made: Sequence[Example], negatives: int, seed: int):
-        self.examples, self.negatives, self.seed, self.epoch = made, negatives, seed, 0
+    def __init__(self, examples: Sequence[Example], negatives: int, seed: int):
+        self.examples, self.negatives, self.seed, self.epoch = examples, negatives, seed, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the Trainer's data loader."""
@@ -46,7 +47,7 @@ class _Pairs(torch.utils.data.Dataset):
         return example.query, example.positive, example.negatives[chosen]
 
 
-class _MartTrainer(Trainer):
+class MartTrainer(Trainer):
     """Trainer with MART's loss, two learning rates and validation by re-ranking."""
 
     def __init__(
@@ -57,7 +58,7 @@ class _MartTrainer(Trainer):
         self.model_accepts_loss_kwargs = False  # the loss is the mean over the pairs of a step
 
     def _prepare_inputs(self, inputs: Any) -> Any:
-        return Batch(**inputs).to(self.args.device).inputs()
+        return Batch(**inputs).inputs(self.args.device)
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns the mean loss over pairs; the batch holds all relevant documents, then all others."""
@@ -97,13 +98,9 @@ class _MartTrainer(Trainer):
         self._memory_tracker.stop_and_update_metrics(metrics)
         return metrics
 
-    def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        """There is none: validation re-ranks."""
-        raise NotImplementedError
 
-
-class _Patience(TrainerCallback):
-    """Stops after so many epochs without a better value.
+class Patience(TrainerCallback):
+    """Stops after a number of epochs without a better value.
 
     Counted from the log, which a checkpoint holds: interrupted training stops where it would have without.
     """
@@ -112,16 +109,17 @@ class _Patience(TrainerCallback):
         self.patience = patience
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if _epochs_without_better(state.log_history) >= self.patience:
+        if epochs_without_better(state.log_history) >= self.patience:
             control.should_training_stop = True
 
 
-def _epochs_without_better(log: Iterable[Mapping[str, Any]]) -> int:
+def epochs_without_better(log: Iterable[Mapping[str, Any]]) -> int:
+    """Returns how many epochs have passed since the best value in a log."""
     values = [entry[f"eval_{MEASURE}"] for entry in log if f"eval_{MEASURE}" in entry]
     return len(values) - 1 - int(np.argmax(values)) if values else 0
 
 
-class _Finite(TrainerCallback):
+class Finite(TrainerCallback):
     """Ends training that diverged, before a checkpoint is written."""
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -133,50 +131,52 @@ class _Finite(TrainerCallback):
                 )
 
 
-class _Progress(TrainerCallback):
+class Progress(TrainerCallback):
     """A progress bar with the loss and the validation queries' AP@100, in notebooks too."""
 
-    def __init__(self, name: str = "MART"):
-        self.name, self.shown = name, dict[str, str]()
+    def __init__(self) -> None:
+        self.shown: dict[str, str] = {}
         self.bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.bar = pt.tqdm(total=state.max_steps, initial=state.global_step, desc=f"{self.name}: training", unit="step")
+        self.bar = pt.tqdm(total=state.max_steps, initial=state.global_step, desc="MART: training", unit="step")
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._describe(f"epoch {int(state.epoch or 0) + 1} of {math.ceil(args.num_train_epochs)}")
+        self.bar.set_description(f"MART: epoch {int(state.epoch or 0) + 1} of {math.ceil(args.num_train_epochs)}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.update(state.global_step - self.bar.n)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._describe("validation" if args.eval_strategy != "no" else "training")
+        self.bar.set_description("MART: validation" if args.eval_strategy != "no" else "MART: training")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         names = {"loss": "loss", f"eval_{MEASURE}": MEASURE}
-        self.shown.update({names[name]: f"{value:.3f}" for name, value in (logs or {}).items() if name in names})
-        if self.bar is not None:
-            self.bar.set_postfix(self.shown)
+        self.shown.update({names[name]: f"{value:.3f}" for name, value in logs.items() if name in names})
+        self.bar.set_postfix(self.shown)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.bar.close()
 
-    def _describe(self, what: str) -> None:
-        self.bar.set_description(f"{self.name}: {what}")
+
+def collate(encoder: PairEncoder, triples: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Makes a batch of all relevant documents, then all others."""
+    queries, relevant, others = map(list, zip(*triples, strict=True))
+    return encoder.batch(encoder.pairs(queries + queries, relevant + others)).inputs()
 
 
 def freeze(model: MartForRanking, layers: int | None) -> None:
     """Lets the embeddings and the first layers keep their weights.
 
     Raises:
-        ValueError: If there are not so many layers.
+        ValueError: If there are fewer layers.
     """
     model.requires_grad_(True)
     if layers is None:
         return
     encoder = model.mart.encoder
     if layers > len(encoder.encoder.layer):
-        raise ValueError(f"freeze_layers={layers}, but the encoder has {len(encoder.encoder.layer)} layers")
+        raise ValueError(f"freeze_layers must be at most {len(encoder.encoder.layer)}, the encoder's, not {layers}")
     encoder.embeddings.requires_grad_(False)
     for layer in encoder.encoder.layer[:layers]:
         layer.requires_grad_(False)
@@ -187,7 +187,7 @@ def freeze(model: MartForRanking, layers: int | None) -> None:
 def train(
     model: MartForRanking,
     encoder: PairEncoder,
-    made: Sequence[Example],
+    examples: Sequence[Example],
     options: TrainingOptions,
     *,
     validate: Callable[[MartForRanking], float] | None,
@@ -200,7 +200,7 @@ def train(
     Args:
         model: The model.
         encoder: Makes its batches.
-        made: What to train on.
+        examples: What to train on.
         options: How.
         validate: Gives AP@100 of a model; without it, training runs for all epochs and keeps the last weights.
         fingerprint: Of everything else that decides the result: initial weights, data, settings. A checkpoint
@@ -216,7 +216,7 @@ def train(
     """
     freeze(model, options.freeze_layers)
     keep = options.output_dir is not None
-    place: Any = nullcontext(options.output_dir) if keep else _temporary()
+    place: Any = nullcontext(options.output_dir) if keep else tempfile.TemporaryDirectory(prefix="mart-fit-")
     with place as folder:
         checkpoints = Checkpoints(folder, {"fingerprint": fingerprint, "options": options.as_json()})
         if checkpoints.finished(model):
@@ -247,39 +247,26 @@ def train(
             "label_names": [],
         }
         last = checkpoints.last()
-        if last is not None and validate and _epochs_without_better(last.log_history) >= options.patience:
+        if last is not None and validate and epochs_without_better(last.log_history) >= options.patience:
             arguments["num_train_epochs"] = math.ceil(last.epoch or 0)  # it was about to stop
         args = TrainingArguments(**{**arguments, **options.trainer})
         args._n_gpu = min(args.n_gpu, 1)  # several GPUs: with accelerate or torchrun, a process for each
-        trainer = _MartTrainer(
+        trainer = MartTrainer(
             model=model,
             args=args,
-            train_dataset=_Pairs(made, options.negatives, options.seed),
+            train_dataset=Pairs(examples, options.negatives, options.seed),
             eval_dataset=[] if validate else None,
-            data_collator=_Collate(encoder),
-            callbacks=[_Finite(), *([_Patience(options.patience)] if validate else [])],
+            data_collator=partial(collate, encoder),
+            callbacks=[Finite(), *([Patience(options.patience)] if validate else [])],
             options=options,
             validate=validate,
         )
         trainer.remove_callback(PrinterCallback)
         if verbose:
-            trainer.add_callback(_Progress())
+            trainer.add_callback(Progress())
         with quiet():
             trainer.train(resume_from_checkpoint=os.fspath(checkpoints.path(last.global_step)) if last else None)
         log = trainer.state.log_history
         if keep and trainer.is_world_process_zero():
             checkpoints.finish(model, log)
         return log
-
-
-class _Collate:
-    def __init__(self, encoder: PairEncoder):
-        self.encoder = encoder
-
-    def __call__(self, triples: Iterable[tuple[str, str, str]]) -> Any:
-        queries, relevant, others = map(list, zip(*triples, strict=True))
-        return self.encoder.batch(self.encoder.pairs(queries + queries, relevant + others)).inputs()
-
-
-def _temporary() -> Any:
-    return tempfile.TemporaryDirectory(prefix="pyterrier-mart-fit-")

@@ -1,0 +1,106 @@
+"""Saved re-rankers: weights, tokenizer, table and settings in a directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers import AutoTokenizer
+
+from pyterrier_mart.artifact import META, meta_bytes, read_meta, weights_digest
+from pyterrier_mart.devices import quiet
+from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.mart.modeling import MartForRanking
+from pyterrier_mart.translation import TranslationTable
+
+__all__ = ["Saved", "read", "save"]
+
+_KIND = {"type": "reranker", "format": "mart", "format_version": 1}
+
+
+class Saved(NamedTuple):
+    """A saved re-ranker.
+
+    Attributes:
+        meta: Its metadata: ``encoder``, ``history``, ``training`` and others.
+        settings: What decides scores besides weights and table.
+        net: The model.
+        tokenizer: Its tokenizer.
+        table: The table that it was trained with, or the one to use instead.
+    """
+
+    meta: dict[str, Any]
+    settings: dict[str, Any]
+    net: MartForRanking
+    tokenizer: Any
+    table: TranslationTable | None
+
+
+def save(
+    path: str | os.PathLike[str],
+    net: MartForRanking,
+    tokenizer: Any,
+    table: TranslationTable | None,
+    meta: Mapping[str, Any],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Saves a re-ranker.
+
+    Args:
+        path: The directory.
+        net: The model.
+        tokenizer: Its tokenizer.
+        table: The translation table.
+        meta: More metadata.
+        overwrite: Whether another saved re-ranker there is replaced.
+
+    Raises:
+        FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
+    """
+    with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
+        with quiet():
+            net.save_pretrained(tmp)
+        tokenizer.save_pretrained(tmp)
+        if table is not None:
+            table.save(tmp / "table")
+        kind = {**_KIND, "package_hint": "pyterrier-mart"}
+        (tmp / META).write_bytes(meta_bytes({**kind, **meta, "weights": weights_digest(net)}))
+
+
+def read(
+    path: Path, settings: Collection[str], table: TranslationTable | str | None = None, accept_table: bool = False
+) -> Saved:
+    """Reads a saved re-ranker.
+
+    Args:
+        path: The directory.
+        settings: The names of the settings that it must have.
+        table: A table to use instead of the saved one.
+        accept_table: Whether it may be another one than the model was trained with.
+
+    Raises:
+        FileNotFoundError: If there is no such directory.
+        ValueError: If it holds something else or is damaged, or the table is another one.
+    """
+    meta = read_meta(path, "saved MARTReRanker", _KIND, ("settings", "encoder", "weights"))
+    found = meta["settings"]
+    if not isinstance(found, dict) or set(found) != {*settings, "table"}:
+        raise ValueError(f"damaged saved MARTReRanker {path}: {META} has the settings {found!r}")
+    fingerprint = found.pop("table")
+    if table is None:
+        table = TranslationTable.load(path / "table") if fingerprint is not None else None
+    elif isinstance(table, str):
+        table = TranslationTable.load(table)
+    if table is not None and table.fingerprint != fingerprint and not accept_table:
+        raise ValueError(
+            f"{path} was trained with another translation table (fingerprint {fingerprint}) than the given "
+            f"{'-'.join(table.languages)} ({table.fingerprint}); pass accept_table=True to use it nevertheless"
+        )
+    with quiet():
+        net, tokenizer = MartForRanking.from_pretrained(path), AutoTokenizer.from_pretrained(path)
+    if weights_digest(net) != meta["weights"]:
+        raise ValueError(f"damaged saved MARTReRanker {path}: its weights are not those that were saved")
+    return Saved(meta, found, net, tokenizer, table)
