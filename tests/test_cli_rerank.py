@@ -414,15 +414,23 @@ def test_wrong_arguments(fails, args, message):
     ("name", "content", "message"),
     [
         ("first.res", "", "first.res: there is nothing to re-rank"),
-        ("first.res", "\n1 Q0 d 0\n", "first.res, line 2: expected 6 fields, qid Q0 docno rank score tag, found 4"),
+        (
+            "first.res",
+            "\n1 Q0 d 0\n",
+            "first.res, line 2: expected qid Q0 docno rank score tag, the qid one of --topics, found '1 Q0 d 0'",
+        ),
         ("first.res", "1 Q0 d x 1 t\n", "first.res, line 1: invalid literal for int() with base 10: 'x'"),
-        ("first.res", "1 Q0 d 0 1 t\n1 Q0 d 1 1 t\n", "line 2: the document 'd' was there before for the query '1'"),
+        ("first.res", "1 Q0 d 0 1 t\n1 Q0 d 1 1 t\n", "line 2: its document 'd' was there before"),
         (
             "first.res",
             "1 Q0 d 0 1 t\n2 Q0 d 0 1 t\n1 Q0 e 1 1 t\n",
             "first.res, line 3: the query '1' was there before; expected rows grouped by qid",
         ),
-        ("first.res", "1 Q0 d 0 1 t\n3 Q0 d 0 1 t\n", "line 2: the query '3' is not in --topics"),
+        (
+            "first.res",
+            "1 Q0 d 0 1 t\n3 Q0 d 0 1 t\n",
+            "line 2: expected qid Q0 docno rank score tag, the qid one of --topics, found '3 Q0",
+        ),
         ("first.res", b"1 Q0 \xff 0 1 t\n", "first.res, line 1: 'utf-8' codec can't decode byte 0xff"),
         ("topics.tsv", "", "topics.tsv: no queries"),
         ("topics.tsv", "1\tx\n2\n", "topics.tsv, line 2: expected 2 tab-separated columns, qid, query, found 1"),

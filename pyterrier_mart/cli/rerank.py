@@ -209,10 +209,8 @@ def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
 
     def parse(line: str) -> Row:
         fields = line.split()
-        if len(fields) != 6:
-            raise ValueError(f"expected 6 fields, qid Q0 docno rank score tag, found {len(fields)}")
-        if fields[0] not in topics:
-            raise ValueError(f"the query {fields[0]!r} is not in --topics")
+        if len(fields) != 6 or fields[0] not in topics:
+            raise ValueError(f"expected qid Q0 docno rank score tag, the qid one of --topics, found {line[:80]!r}")
         return Row(fields[0], topics[fields[0]], fields[2], int(fields[3]), None)
 
     return parse
@@ -252,10 +250,9 @@ def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | Non
     for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
         found: dict[str, Row] = {}
         for n, row in lines:
-            if qid in seen:
-                raise ValueError(f"{path}, line {n}: the query {qid!r} was there before; expected rows grouped by qid")
-            if row.docno in found:
-                raise ValueError(f"{path}, line {n}: the document {row.docno!r} was there before for the query {qid!r}")
+            if qid in seen or row.docno in found:
+                what = f"the query {qid!r}" if qid in seen else f"its document {row.docno!r}"
+                raise ValueError(f"{path}, line {n}: {what} was there before; expected rows grouped by qid, each once")
             found[row.docno] = row
         seen.add(qid)
         yield sorted(found.values(), key=lambda row: row.rank)[:depth]
@@ -269,6 +266,7 @@ class Texts:
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # a file without a name, which ends when it is closed
         self._file.execute("PRAGMA journal_mode = OFF")
+        self._file.execute("PRAGMA cache_size = -65536")  # KiB
         self._file.execute("CREATE TABLE texts (docno TEXT PRIMARY KEY, text TEXT)")
         self._file.execute("BEGIN")
         self.close = self._file.close
