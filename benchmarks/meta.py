@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from benchmarks.table_open import peak, resident
-from pyterrier_mart.dense.index import Maker
+from pyterrier_mart.dense.index import Provenance
 from pyterrier_mart.meta import (
     DenseIndex,
     MetaConfig,
@@ -138,23 +138,21 @@ def compare_retrieval(documents: int, repeat: int) -> None:
 
     queries = vectors(QUERIES)
     with tempfile.TemporaryDirectory() as folder:
-        index = DenseIndex.build(
-            Path(folder) / "index", ({"docno": f"d{i}", "text": "."} for i in range(documents)),
-            lambda texts, _: vectors(len(texts)), Maker("random vectors", "0", None),
-        )  # fmt: skip
-        index.search(queries, DEPTH)
+        chunk = [f"d{i}" for i in range(documents)], [None] * documents, vectors(documents)
+        index = DenseIndex.write(Path(folder) / "index", [chunk], Provenance("random vectors", "0"))
+        topics, search = pd.DataFrame({"qid": range(QUERIES), "query_vec": list(queries)}), index.retriever(num_results=DEPTH)
+        search(topics)
         times = []
         for _ in range(repeat):
             start = time.perf_counter()
-            hits = index.search(queries, DEPTH)
+            found = search(topics)
             times.append(time.perf_counter() - start)
         seconds = statistics.median(times) / QUERIES
-        matrix = [np.array(row) for row in index.vectors(np.arange(documents))]
+        matrix = [np.array(row) for row in index.vectors]
         start = time.perf_counter()
         best = heapq.nlargest(DEPTH, ((float(queries[0] @ row), i) for i, row in enumerate(matrix)))
         looped = time.perf_counter() - start
-    first = hits.docid[hits.query == 0]
-    assert set(first.tolist()) == {i for _, i in best}
+    assert set(found[found["qid"] == 0]["docno"]) == {f"d{i}" for _, i in best}
     print(f"{f'{documents:,} vectors':<24}{'ms a query':>15}{'ratio':>8}")
     print(f"{'index (pyterrier_dr)':<24}{seconds * 1e3:>15.2f}{looped / seconds:>7.0f}x")
     print(f"{'loop over documents':<24}{looped * 1e3:>15.2f}{1:>7}x")

@@ -21,10 +21,9 @@ from pyterrier_mart.dense import index as dense_index
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.dense.index import DenseIndex
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate
-from pyterrier_mart.meta.artifact import MetaSBERTModel
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.errors import EmptyLanguageError
-from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
 from pyterrier_mart.meta.training_data import few_questions
 
 pytestmark = pytest.mark.usefixtures("one_thread")

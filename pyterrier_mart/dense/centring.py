@@ -4,48 +4,71 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyterrier as pt
 
-from pyterrier_mart.dense.encoder import Side
-from pyterrier_mart.dense.rows import Bar
+from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.dense.encoder import Side, TextEncoder, Vectors
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
 from pyterrier_mart.vectors import unit
 
-if TYPE_CHECKING:
-    from pyterrier_mart.datasets.corpus import MultilingualCorpus
-    from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+__all__ = ["PREFIXES", "HasEncoder", "LanguageCentering", "Means", "means_of"]
 
-__all__ = ["LanguageCentering"]
+#: How the columns of each side begin.
+PREFIXES: dict[Side, str] = {"query": "query", "document": "doc"}
 
-Vectors = npt.NDArray[np.float32]
-
-_SIDES: tuple[Side, Side] = ("query", "document")
 _VERSION = "1"
 _TEXTS = 4096  # encoded at a time
 
 
-class LanguageCentering:
+class HasEncoder(Protocol):
+    """What encodes texts, such as a :class:`~pyterrier_mart.dense.retriever.DenseRetriever`."""
+
+    verbose: bool
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The encoder."""
+
+
+class Means(NamedTuple):
+    """Means of the vectors of one side.
+
+    Attributes:
+        languages: The languages, sorted.
+        counts: Texts of each.
+        means: Mean vector of each, of shape (languages, dimension).
+        whole: Mean vector of all texts, of shape (dimension,).
+    """
+
+    languages: tuple[str, ...]
+    counts: npt.NDArray[np.int64]
+    means: Vectors
+    whole: Vectors
+
+
+class LanguageCentering(pt.Transformer):
     """Subtracts from each vector the mean of its language, so that languages lie in one place and not side by side.
 
     Multilingual encoders put texts in one language near one another, whatever they say, and so rank documents in the
-    language of the question above better ones in other languages. The means are learned from unlabelled texts.
+    language of the query above better ones in other languages. The means are learned from unlabelled texts.
     No weights change.
 
     With multilingual-e5-small and the test articles of XQuAD-R's fold 0 in seven languages, mean AP@20 rises from 38.5
-    to 59.7 with candidates in all languages at once and from 72.7 to 73.8 with candidates in one other language, and is
-    81.7 (81.5 before) with candidates in the question's. The means were those of 50 training texts of each language
-    and side; with 5, it is 56.9, 72.6 and 81.3.
+    to 59.7 with documents in all languages at once and from 72.7 to 73.8 with documents in one other language, and is
+    81.7 (81.5 before) with documents in the query's. The means were those of 50 training texts of each language and
+    side; with 5, it is 56.9, 72.6 and 81.3.
 
     It needs to know the language of a text. With ``sides="documents"``, only that of documents.
 
@@ -54,10 +77,12 @@ class LanguageCentering:
     Example::
 
         >>> dense = MetaSBERTRetriever("e5-small")
-        >>> centred = MetaSBERTRetriever("e5-small", post=LanguageCentering.fit_corpus(dense, corpus))
+        >>> centring = LanguageCentering.fit_corpus(dense, corpus)
+        >>> centred = MetaSBERTRetriever("e5-small", post=centring)
+        >>> full = dense.query_encoder() >> centring >> centred.index("folder", corpus).retriever()
 
     Args:
-        sides: ``"both"``, or ``"documents"`` to leave questions as they are.
+        sides: ``"both"``, or ``"documents"`` to leave queries as they are.
         keep_global: Whether the mean over all languages of the side is added again, so that vectors are moved only
             relative to other languages: not at all where a side has one language. Without it, the measured values are
             58.8, 73.8 and 80.9.
@@ -69,21 +94,20 @@ class LanguageCentering:
         ValueError: If an argument is out of range.
     """
 
+    schematic = {"label": "Centring", "help_url": HELP_URL}
+
     def __init__(self, *, sides: str = "both", keep_global: bool = True, shrinkage: float = 2.0):
-        if sides not in ("both", "documents"):
-            raise ValueError(f"sides must be 'both' or 'documents', not {sides!r}")
-        if not isinstance(keep_global, bool):
-            raise ValueError(f"keep_global must be True or False, not {keep_global!r}")
-        if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float)) or not 0 <= shrinkage < math.inf:
-            raise ValueError(f"shrinkage must be a number >= 0, not {shrinkage!r}")
+        check_choice("sides", sides, ("both", "documents"))
+        check_flag("keep_global", keep_global)
+        check_number("shrinkage", shrinkage)
         self.sides, self.keep_global, self.shrinkage = sides, keep_global, float(shrinkage)
         self.encoder: str | None = None  # fingerprint of the encoder whose vectors it was fitted on, if that is known
-        self._means: dict[Side, _Means] = {}
+        self._means: dict[Side, Means] = {}
 
     # --- learning -------------------------------------------------------------------------------------------------
 
     def fit(self, topics: pd.DataFrame | None, docs: pd.DataFrame) -> LanguageCentering:
-        """Learns the means of unlabelled questions and documents. Fitting again forgets what was learned before.
+        """Learns the means of unlabelled queries and documents. Fitting again forgets what was learned before.
 
         Args:
             topics: Rows with query_vec and query_lang, as ``dense.query_encoder()`` makes them without centring.
@@ -94,108 +118,91 @@ class LanguageCentering:
             Itself.
 
         Raises:
-            ValueError: If a frame is missing or empty, lacks a column, or has vectors that are not finite.
+            ValueError: If a frame is missing, lacks a column, or has no row with a language.
         """
         means = {}
-        for side in self._centred():
-            frame, name, prefix = (topics, "topics", "query") if side == "query" else (docs, "docs", "doc")
-            if not isinstance(frame, pd.DataFrame):
-                raise ValueError(f"{name} must be a data frame with {prefix}_vec and {prefix}_lang, not {frame!r:.80}")
-            if missing := [column for column in (f"{prefix}_vec", f"{prefix}_lang") if column not in frame]:
-                raise ValueError(f"{name} lacks the column {', '.join(missing)}, it has {list(frame)}")
-            gathered = _Gathered(name)
-            if len(frame):
-                gathered.add(np.stack(frame[f"{prefix}_vec"].tolist()), frame[f"{prefix}_lang"].tolist())
-            means[side] = gathered.means()
-        return self._fitted(means, None)
+        for side in self.centred_sides:
+            name, frame, prefix = ("topics", topics, "query") if side == "query" else ("docs", docs, "doc")
+            if frame is None or not {f"{prefix}_vec", f"{prefix}_lang"} <= set(frame):
+                found = None if frame is None else f"a frame with {list(frame)}"
+                raise ValueError(f"{name} must be a frame with {prefix}_vec and {prefix}_lang, not {found}")
+            vectors = np.stack(frame[f"{prefix}_vec"].tolist()) if len(frame) else np.empty((0, 0))
+            means[side] = means_of([(vectors, frame[f"{prefix}_lang"])], name)
+        self._means, self.encoder = means, None
+        return self
 
     @classmethod
     def fit_corpus(
         cls,
-        dense: MetaSBERTRetriever,
+        dense: HasEncoder,
         corpus: MultilingualCorpus,
         *,
         sides: str = "both",
         keep_global: bool = True,
         shrinkage: float = 2.0,
         sample: int | None = None,
-        progress: Callable[[int], object] | None = None,
     ) -> LanguageCentering:
         """Encodes the texts of a corpus and returns what is learned of them. Judgments are not read.
 
         Args:
-            dense: What encodes; its own post-processing is left out. If it is verbose, a bar is shown.
+            dense: What encodes; its own centring is left out. If it is verbose, a bar is shown.
             corpus: The texts: frames ``topics`` (query, query_lang) and ``docs`` (text, doc_lang).
-            sides: See the class.
-            keep_global: See the class.
-            shrinkage: See the class.
-            sample: Texts of each language and side at most, drawn at random with a fixed seed; ``None`` for all. The
-                class has measured values for few of them.
-            progress: Called, in the place of the bar, with how many distinct texts were encoded since the last call.
+            sides: As for the class.
+            keep_global: As for the class.
+            shrinkage: As for the class.
+            sample: Maximum number of texts of each language and side, drawn at random with a fixed seed; ``None`` for
+                all. The class has measured values for few of them.
 
         Raises:
             ValueError: If a side has no texts, or an argument is out of range.
         """
-        if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 1):
-            raise ValueError(f"sample must be None or a whole number >= 1, not {sample!r}")
+        check_whole("sample", sample, optional=True)
         made = cls(sides=sides, keep_global=keep_global, shrinkage=shrinkage)
-        parts = {side: list(_parts(corpus, side, sample)) for side in made._centred()}
-        total = sum(len(set(texts)) for of_side in parts.values() for texts, _ in of_side)
-        means = {}
-        with Bar(total if dense.verbose and progress is None else 0, cls.__name__) as shown:
-            for side, of_side in parts.items():
-                gathered = _Gathered(f"{corpus!r}: {'topics' if side == 'query' else 'docs'}")
-                for texts, langs in of_side:
-                    gathered.add(dense.encode(texts, side, post=False, progress=progress or shown), langs)
-                means[side] = gathered.means()
-        return made._fitted(means, dense.fingerprint)
+        encoder = dense.encoder
+        frames: dict[Side, pd.DataFrame] = {
+            "query": corpus.topics.rename(columns={"query": "text", "query_lang": "lang"}),
+            "document": corpus.docs.rename(columns={"doc_lang": "lang"}),
+        }
+        for side in made.centred_sides:
+            frame = frames[side]
+            if sample is not None:
+                frame = frame.sample(frac=1, random_state=0).groupby("lang", sort=True).head(sample)
+            parts = (frame.iloc[start : start + _TEXTS] for start in range(0, len(frame), _TEXTS))
+            name = f"{cls.__name__} ({side})"
+            with pt.tqdm(total=len(frame), desc=name, unit="text", disable=not dense.verbose) as bar:
+                encoded = ((encoder.encode(part["text"], side, progress=bar.update), part["lang"]) for part in parts)
+                made._means[side] = means_of(encoded, f"{corpus!r}: {'topics' if side == 'query' else 'docs'}")
+        made.encoder = encoder.fingerprint
+        return made
 
-    def _centred(self) -> tuple[Side, ...]:
-        return _SIDES if self.sides == "both" else ("document",)
+    @property
+    def centred_sides(self) -> tuple[Side, ...]:
+        """The sides whose vectors are moved."""
+        return ("query", "document") if self.sides == "both" else ("document",)
 
-    def _fitted(self, means: dict[Side, _Means], encoder: str | None) -> LanguageCentering:
-        if len(sizes := {of.whole.shape[0] for of in means.values()}) > 1:
-            raise ValueError(f"the vectors of topics and docs have different lengths: {sorted(sizes)}")
-        self._means, self.encoder = means, encoder
-        return self
-
-    def refitted(self, dense: MetaSBERTRetriever, corpus: MultilingualCorpus) -> LanguageCentering:
-        """Returns what :meth:`fit_corpus` learns with the same settings."""
-        return LanguageCentering.fit_corpus(dense, corpus, **self._settings())
-
-    def for_encoder(self, fingerprint: str) -> LanguageCentering:
-        """Returns a copy that goes with another encoder, whose vectors must lie where this one's do."""
-        return self._copy()._fitted(self._means, fingerprint)
-
-    def _copy(self) -> LanguageCentering:
-        return LanguageCentering(sides=self.sides, keep_global=self.keep_global, shrinkage=self.shrinkage)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that it was made with."""
+        return {"sides": self.sides, "keep_global": self.keep_global, "shrinkage": self.shrinkage}
 
     # --- applying -------------------------------------------------------------------------------------------------
 
-    @property
-    def fitted(self) -> bool:
-        """Whether there are means to subtract."""
-        return bool(self._means)
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Centres ``query_vec``, ``doc_vec`` or both, by the columns ``query_lang`` and ``doc_lang``."""
+        with pt.validate.any(inp, context=self) as v:
+            v.columns(includes=["query_vec"], mode="query")
+            v.columns(includes=["doc_vec"], mode="document")
+        for side, prefix in PREFIXES.items():
+            if f"{prefix}_vec" not in inp:
+                continue
+            vectors: list[Vectors] = []
+            if len(inp):
+                langs = inp[f"{prefix}_lang"] if f"{prefix}_lang" in inp else [None] * len(inp)
+                vectors = list(self.apply(np.stack(inp[f"{prefix}_vec"].tolist()), langs, side))
+            inp = inp.assign(**{f"{prefix}_vec": pd.Series(vectors, index=inp.index, dtype=object)})
+        return inp
 
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors.
-
-        Raises:
-            ValueError: If it is not fitted.
-        """
-        return int(self._checked()["document"].whole.shape[0])
-
-    def languages(self, side: Side) -> tuple[str, ...]:
-        """Returns the languages whose means are known; none for a side that is left as it is.
-
-        Raises:
-            ValueError: If it is not fitted.
-        """
-        means = self._checked()
-        return means[side].languages if side in means else ()
-
-    def apply(self, vectors: Vectors, languages: Sequence[object], side: Side, *, warn: bool = True) -> Vectors:
+    def apply(self, vectors: Vectors, languages: Iterable[object], side: Side, *, warn: bool = True) -> Vectors:
         """Returns the vectors, centred and of length 1.
 
         From a vector in an unknown language, the mean over all languages is subtracted. A vector that is nothing but
@@ -204,81 +211,54 @@ class LanguageCentering:
         Args:
             vectors: Of shape (texts, dimension). Their lengths do not count.
             languages: Language of each text. What is not text is an unknown language.
-            side: Whether they are questions or documents.
+            side: Whether they are queries or documents.
             warn: Whether to warn of unknown languages.
 
         Raises:
-            ValueError: If it is not fitted, or the shapes do not fit.
+            ValueError: If it is not fitted, or was fitted on vectors of another length.
         """
-        means = self._checked()
-        vectors = np.asarray(vectors, dtype=np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.dimension or len(languages) != len(vectors):
-            raise ValueError(
-                f"expected vectors of shape ({len(languages)} languages, {self.dimension}), found {vectors.shape}"
-            )
-        if side not in means:
-            return unit(vectors)
-        of = means[side]
-        if warn and (unknown := self.unknown(languages, side)):
-            warnings.warn(self.unknown_message(unknown, side), stacklevel=2)
-        place = {language: i for i, language in enumerate(of.languages)}
-        shrunk = self._shrunk(of)
-        rows = [place.get(language_of(language) or "", len(place)) for language in languages]
-        return unit(unit(vectors) - shrunk[rows])
-
-    def unknown(self, languages: Sequence[object], side: Side) -> Counter[str]:
-        """Counts the texts whose language has no mean, by language; those without one as ``"?"``."""
-        known = set(self.languages(side))
-        if side not in self._means:
-            return Counter()
-        return Counter(named for language in languages if (named := language_of(language) or "?") not in known)
-
-    def unknown_message(self, unknown: Counter[str], side: Side) -> str:
-        """Returns what a warning of unknown languages says."""
-        found = ", ".join(f"{'none' if lang == '?' else lang} ({n})" for lang, n in unknown.most_common())
-        name = "query" if side == "query" else "doc"
-        return (
-            f"the mean over all languages is subtracted from {unknown.total()} {side} vectors in languages that the "
-            f"centring does not know: {found}; it knows {', '.join(self.languages(side))}. Languages are in the column "
-            f"{name}_lang, or the argument {name}_lang"
-        )
-
-    def _shrunk(self, of: _Means) -> Vectors:
-        """What is subtracted: a row for each language, and one for unknown languages."""
-        weight = (of.counts / (of.counts + self.shrinkage))[:, None]
-        rows = np.vstack([weight * of.means + (1 - weight) * of.whole, of.whole[None]])
-        if self.keep_global:
-            rows = rows - of.whole
-        return rows.astype(np.float32)
-
-    def _checked(self) -> dict[Side, _Means]:
         if not self._means:
-            raise ValueError(
-                "the LanguageCentering is not fitted: call fit(topics, docs), or make it with fit_corpus()"
-            )
-        return self._means
+            raise ValueError("the LanguageCentering is not fitted: call fit(topics, docs), or use fit_corpus()")
+        size = len(self._means["document"].whole)
+        if vectors.shape[1] != size:
+            raise ValueError(f"vectors must be of length {size}, as the centring was fitted on, not {vectors.shape[1]}")
+        if side not in self._means:
+            return unit(vectors)
+        of, codes = self._means[side], [language_of(language) for language in languages]
+        if warn and (message := self.unknown_message(codes, side)):
+            warnings.warn(message, stacklevel=2)
+        weights = (of.counts / (of.counts + self.shrinkage))[:, None]
+        subtracted = np.vstack([weights * of.means + (1 - weights) * of.whole, of.whole])  # the last: unknown languages
+        if self.keep_global:
+            subtracted = subtracted - of.whole
+        place = {language: i for i, language in enumerate(of.languages)}
+        rows = [place.get(code or "", len(place)) for code in codes]
+        return unit(unit(vectors) - subtracted.astype(np.float32)[rows])
+
+    def unknown_message(self, languages: Iterable[object], side: Side) -> str:
+        """Returns what a warning of texts in languages without a mean says; nothing if there are none."""
+        if side not in self._means:
+            return ""
+        known, prefix = self._means[side].languages, PREFIXES[side]
+        unknown = Counter(code for language in languages if (code := language_of(language) or "none") not in known)
+        found = ", ".join(f"{code} ({n})" for code, n in unknown.most_common())
+        return found and (
+            f"the mean over all languages is subtracted from {unknown.total()} {side} vectors in languages that the "
+            f"centring does not know: {found}; it knows {', '.join(known)}. Is there a column {prefix}_lang?"
+        )
 
     # --- on disk --------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Saves it to a safetensors file, replacing one that is there.
-
-        Raises:
-            ValueError: If it is not fitted.
-        """
+        """Saves it to a safetensors file, replacing one that is there."""
         from safetensors.numpy import save_file
 
-        arrays = {
-            f"{side}.{name}": np.ascontiguousarray(getattr(of, name))
-            for side, of in self._checked().items()
-            for name in _ARRAYS
-        }
         meta = {
-            "kind": "LanguageCentering", "version": _VERSION,
-            "settings": json.dumps(self._settings()), "encoder": self.encoder or "",
+            "kind": "LanguageCentering", "version": _VERSION, "settings": json.dumps(self.settings),
+            "encoder": self.encoder or "", "fingerprint": self.fingerprint,
             "languages": json.dumps({side: of.languages for side, of in self._means.items()}),
-            "fingerprint": self.fingerprint,
         }  # fmt: skip
+        arrays = {f"{side}.{name}": array for side, of in self._means.items() for name, array in _arrays(of)}
         with atomic_file(path) as tmp:
             save_file(arrays, tmp, metadata=meta)
 
@@ -292,41 +272,31 @@ class LanguageCentering:
         """
         from safetensors import SafetensorError, safe_open
 
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no saved LanguageCentering at {path}")
         try:
             with safe_open(path, framework="numpy") as file:
-                meta = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dict
-            if (meta.get("kind"), meta.get("version")) != ("LanguageCentering", _VERSION):
-                raise ValueError(f"its metadata says {meta}")
-            made = cls(**json.loads(meta["settings"]))
-            means = {
-                side: _Means(tuple(languages), *(arrays[f"{side}.{name}"] for name in _ARRAYS))
-                for side, languages in json.loads(meta["languages"]).items()
-            }
-            made._fitted(means, meta["encoder"] or None)
-            found = made.fingerprint
-        except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as err:
-            raise ValueError(f"{path} is no saved LanguageCentering, or damaged: {err}") from err
-        if found != meta["fingerprint"]:
-            raise ValueError(f"damaged saved LanguageCentering {path}: its means are not those that were saved")
-        return made
+                meta = file.metadata()
+                made = cls(**json.loads(meta["settings"]))
+                made.encoder = meta["encoder"] or None
+                for side, languages in json.loads(meta["languages"]).items():
+                    arrays = (file.get_tensor(f"{side}.{name}") for name in Means._fields[1:])
+                    made._means[side] = Means(tuple(languages), *arrays)
+            if (meta["kind"], meta["version"], meta["fingerprint"]) == (cls.__name__, _VERSION, made.fingerprint):
+                return made
+            reason = "its means are not those that were saved"
+        except (SafetensorError, KeyError, TypeError, ValueError) as err:
+            reason = str(err)
+        raise ValueError(f"{os.fspath(path)} is no saved LanguageCentering, or damaged: {reason}")
 
     # --- identity -------------------------------------------------------------------------------------------------
-
-    def _settings(self) -> dict[str, Any]:
-        return {"sides": self.sides, "keep_global": self.keep_global, "shrinkage": self.shrinkage}
 
     @property
     def fingerprint(self) -> str:
         """What decides the vectors that it makes: settings and means."""
-        digest = hashlib.blake2b(json.dumps(self._settings()).encode(), digest_size=16)
+        digest = hashlib.blake2b(json.dumps(self.settings).encode(), digest_size=16)
         for side, of in sorted(self._means.items()):
             digest.update(json.dumps([side, of.languages]).encode())
-            for name in _ARRAYS:
-                digest.update(np.ascontiguousarray(getattr(of, name)).tobytes())
+            for _, array in _arrays(of):
+                digest.update(array.data)
         return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -338,80 +308,37 @@ class LanguageCentering:
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        default = LanguageCentering()._settings()
-        changed = [f"{name}={value!r}" for name, value in self._settings().items() if value != default[name]]
-        state = f"<{self.fingerprint[:8]}>" if self._means else ""
-        return f"LanguageCentering({', '.join(changed)}){state}"
+        default = LanguageCentering().settings
+        changed = [f"{name}={value!r}" for name, value in self.settings.items() if value != default[name]]
+        return f"LanguageCentering({', '.join(changed)}){f'<{self.fingerprint[:8]}>' if self._means else ''}"
 
 
-_ARRAYS = ("counts", "means", "whole")
+def means_of(parts: Iterable[tuple[npt.NDArray[Any], Iterable[object]]], name: str) -> Means:
+    """Returns the means of vectors by language, of which some are given at a time.
 
+    Args:
+        parts: Vectors of shape (texts, dimension), and the language of each.
+        name: What they are, for the message.
 
-class _Means:
-    """Means of one side.
-
-    Attributes:
-        languages: The languages, sorted.
-        counts: Texts of each.
-        means: Mean vector of each, of shape (languages, dimension).
-        whole: Mean vector of all texts, of shape (dimension,).
+    Raises:
+        ValueError: If no text has a language.
     """
-
-    def __init__(
-        self,
-        languages: tuple[str, ...],
-        counts: npt.NDArray[np.int64],
-        means: Vectors,
-        whole: Vectors,
-    ):
-        if (
-            counts.shape != (len(languages),)
-            or means.ndim != 2
-            or (means.shape[0], *whole.shape) != (len(languages), means.shape[1])
-        ):
-            raise ValueError(f"shapes do not fit: {len(languages)}, {counts.shape}, {means.shape}, {whole.shape}")
-        self.languages, self.counts, self.means, self.whole = languages, counts, means, whole
-
-
-class _Gathered:
-    """Sums of vectors by language."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self._sums: dict[str, npt.NDArray[np.float64]] = {}
-        self._counts: Counter[str] = Counter()
-        self._size: int | None = None
-
-    def add(self, vectors: npt.NDArray[Any], languages: Sequence[object]) -> None:
-        if vectors.ndim != 2 or (self._size is not None and vectors.shape[1] != self._size):
-            raise ValueError(f"{self.name}: the vectors have different lengths")
-        if not np.isfinite(vectors).all():
-            raise ValueError(f"{self.name}: a vector is not finite")
-        self._size = vectors.shape[1]
-        named = np.array([language_of(language) or "" for language in languages], dtype=object)
-        unitary = unit(np.asarray(vectors, dtype=np.float32))
-        for language in sorted(set(named) - {""}):
-            own = unitary[named == language]
-            self._sums[language] = self._sums.get(language, 0.0) + own.sum(axis=0, dtype=np.float64)
-            self._counts[language] += len(own)
-
-    def means(self) -> _Means:
-        if not self._counts:
-            raise ValueError(f"{self.name}: there is no text with a language to learn means from")
-        languages = tuple(sorted(self._counts))
-        counts = np.array([self._counts[language] for language in languages], dtype=np.int64)
-        sums = np.stack([self._sums[language] for language in languages])
-        return _Means(
-            languages, counts, (sums / counts[:, None]).astype(np.float32),
-            (sums.sum(axis=0) / counts.sum()).astype(np.float32),
-        )  # fmt: skip
+    sums: dict[str, npt.NDArray[np.float64]] = {}
+    counts = Counter[str]()
+    for vectors, languages in parts:
+        codes = np.array([language_of(language) or "" for language in languages])
+        vectors = unit(np.asarray(vectors, dtype=np.float32))
+        for language in sorted(set(codes) - {""}):
+            own = vectors[codes == language]
+            sums[language] = sums.get(language, 0.0) + own.sum(axis=0, dtype=np.float64)
+            counts[language] += len(own)
+    if not sums:
+        raise ValueError(f"{name}: there is no text with a language to learn means from")
+    known = tuple(sorted(sums))
+    total, number = np.stack([sums[language] for language in known]), np.array([counts[language] for language in known])
+    means, whole = total / number[:, None], total.sum(axis=0) / number.sum()
+    return Means(known, number, means.astype(np.float32), whole.astype(np.float32))
 
 
-def _parts(corpus: MultilingualCorpus, side: Side, sample: int | None) -> Iterator[tuple[list[str], list[str]]]:
-    """Yields some texts of a side at a time, and their languages."""
-    frame, text, lang = (corpus.topics, "query", "query_lang") if side == "query" else (corpus.docs, "text", "doc_lang")
-    if sample is not None:
-        frame = frame.sample(frac=1, random_state=0).groupby(lang, sort=True).head(sample)
-    for start in range(0, len(frame), _TEXTS):
-        part = frame.iloc[start : start + _TEXTS]
-        yield part[text].tolist(), part[lang].tolist()
+def _arrays(means: Means) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    return ((name, np.ascontiguousarray(getattr(means, name))) for name in Means._fields[1:])

@@ -1,11 +1,13 @@
-"""Texts to vectors: a sentence-transformers model with prompts and lengths for questions and documents."""
+"""Texts to vectors: a sentence-transformers model with prompts and lengths for queries and documents."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +15,22 @@ import torch
 
 from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
+from pyterrier_mart.devices import quiet, resolve_device
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # takes seconds to import
 
-__all__ = ["Features", "Side", "TextEncoder", "load_sentence_transformer", "model_fingerprint"]
+__all__ = ["Features", "Side", "TextEncoder", "Vectors", "load_sentence_transformer", "model_fingerprint"]
 
 Side: TypeAlias = Literal["query", "document"]
+Vectors: TypeAlias = npt.NDArray[np.float32]
 #: What a sentence-transformers model takes: token ids, attention mask and the like.
 Features: TypeAlias = "dict[str, Any]"
 
 _TOKENS_ON_CPU = 1024  # of a batch, with padding; more is not faster there
+
+#: Fingerprints of models, each with the state of the weights that it is of.
+_FINGERPRINTS: WeakKeyDictionary[torch.nn.Module, tuple[object, str]] = WeakKeyDictionary()
 
 
 def load_sentence_transformer(
@@ -45,18 +52,21 @@ def load_sentence_transformer(
     from sentence_transformers import SentenceTransformer
 
     options = {"attn_implementation": attention} if attention is not None else {}
-    model = SentenceTransformer(
-        encoders.resolve(name), device=device, model_kwargs={"use_safetensors": True, **options}
-    )
+    with quiet():
+        model = SentenceTransformer(
+            encoders.resolve(name),
+            device=str(resolve_device(device)),
+            model_kwargs={"use_safetensors": True, **options},
+        )
     return model.eval()
 
 
 class TextEncoder:
-    """Encodes questions and documents with one model, each side with its prompt and length.
+    """Encodes queries and documents with one model, each side with its prompt and length.
 
     Args:
         model: The model. It is used as it is: training it changes what is encoded.
-        max_length: Wordpieces of a question and of a document that are read, special tokens included.
+        max_length: Wordpieces of a query and of a document that are read, special tokens included.
     """
 
     def __init__(self, model: SentenceTransformer, max_length: tuple[int, int] = (96, 256)):
@@ -74,6 +84,15 @@ class TextEncoder:
     def device(self) -> torch.device:
         """Where the model is."""
         return self.model.device
+
+    @property
+    def fingerprint(self) -> str:
+        """What the vectors depend on: weights, prompts and lengths. Weights are read again if they have changed."""
+        state = [(value.data_ptr(), value._version) for value in self.model.parameters()]
+        if _FINGERPRINTS.get(self.model, (None, ""))[0] != state:
+            _FINGERPRINTS[self.model] = state, model_fingerprint(self.model)
+        described = repr((_FINGERPRINTS[self.model][1], self.max_length))
+        return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
     def features(self, texts: Sequence[str], side: Side) -> Features:
         """Tokenises texts: the side's prompt before each, cut to the side's length, padded to the longest.
@@ -103,15 +122,15 @@ class TextEncoder:
         *,
         batch_size: int = 64,
         progress: Callable[[int], object] | None = None,
-    ) -> npt.NDArray[np.float32]:
+    ) -> Vectors:
         """Returns the vectors of texts, without gradients.
 
         Texts that are there several times are encoded once; batches are of texts of like length.
 
         Args:
             texts: The texts.
-            side: Whether they are questions or documents.
-            batch_size: Texts of a batch at most.
+            side: Whether they are queries or documents.
+            batch_size: Maximum number of texts in a batch.
             progress: Called with how many distinct texts were encoded since the last call.
 
         Returns:

@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from pyterrier_mart.dense.index import DenseIndex
     from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, sts_evaluate, summarise
     from pyterrier_mart.meta.arrangements import TRANSFER_MODES, Arrangement, parse_arrangements
-    from pyterrier_mart.meta.artifact import MetaSBERTModel
     from pyterrier_mart.meta.config import MetaConfig
     from pyterrier_mart.meta.errors import AlignmentError, BackendError, EmptyLanguageError, LeakageError
     from pyterrier_mart.meta.folds import Fold, kfold_by_group, kfold_pairs
-    from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+    from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
     from pyterrier_mart.meta.sampling import PairTaskSampler, TripletTaskSampler
 
 __all__ = [
@@ -56,7 +55,7 @@ _MODULES = {
     "LanguageCentering": "dense.centring",
     "LeakageError": "meta.errors",
     "MetaConfig": "meta.config",
-    "MetaSBERTModel": "meta.artifact",
+    "MetaSBERTModel": "meta.retriever",
     "MetaSBERTRetriever": "meta.retriever",
     "MultilingualCorpus": "datasets.corpus",
     "PairCorpus": "datasets.corpus",

@@ -11,10 +11,10 @@ import pyterrier as pt
 
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.encoder import TextEncoder
-from pyterrier_mart.dense.index import documents_of
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.episodes import Row, TripletEpisode
 from pyterrier_mart.meta.negatives import NegativeMiner
+from pyterrier_mart.retrieval.documents import documents_of
 from pyterrier_mart.text import language_of
 
 __all__ = ["Languages", "corpus_of", "episodes", "few_questions"]
