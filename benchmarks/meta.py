@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 from benchmarks.table_open import peak, resident
@@ -140,7 +141,8 @@ def compare_retrieval(documents: int, repeat: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         chunk = [f"d{i}" for i in range(documents)], [None] * documents, vectors(documents)
         index = DenseIndex.write(Path(folder) / "index", [chunk], Provenance("random vectors", "0"))
-        topics, search = pd.DataFrame({"qid": range(QUERIES), "query_vec": list(queries)}), index.retriever(num_results=DEPTH)
+        topics = pd.DataFrame({"qid": range(QUERIES), "query_vec": list(queries)})
+        search = index.retriever(num_results=DEPTH)
         search(topics)
         times = []
         for _ in range(repeat):

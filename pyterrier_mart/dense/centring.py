@@ -5,41 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart import frames
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
-from pyterrier_mart.dense.encoder import Side, TextEncoder, Vectors
+from pyterrier_mart.dense.encoder import PREFIXES, Encodes, Side, Vectors
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
 from pyterrier_mart.vectors import unit
 
-__all__ = ["PREFIXES", "HasEncoder", "LanguageCentering", "Means", "means_of"]
-
-#: How the columns of each side begin.
-PREFIXES: dict[Side, str] = {"query": "query", "document": "doc"}
+__all__ = ["LanguageCentering", "Means", "means_of"]
 
 _VERSION = "1"
 _TEXTS = 4096  # encoded at a time
-
-
-class HasEncoder(Protocol):
-    """What encodes texts, such as a :class:`~pyterrier_mart.dense.retriever.DenseRetriever`."""
-
-    verbose: bool
-
-    @property
-    def encoder(self) -> TextEncoder:
-        """The encoder."""
 
 
 class Means(NamedTuple):
@@ -134,7 +121,7 @@ class LanguageCentering(pt.Transformer):
     @classmethod
     def fit_corpus(
         cls,
-        dense: HasEncoder,
+        dense: Encodes,
         corpus: MultilingualCorpus,
         *,
         sides: str = "both",
@@ -226,7 +213,7 @@ class LanguageCentering(pt.Transformer):
             return unit(vectors)
         of, codes = self._means[side], [language_of(language) for language in languages]
         if warn and (message := self.unknown_message(codes, side)):
-            warnings.warn(message, stacklevel=2)
+            frames.warn(message)
         weights = (of.counts / (of.counts + self.shrinkage))[:, None]
         subtracted = np.vstack([weights * of.means + (1 - weights) * of.whole, of.whole])  # the last: unknown languages
         if self.keep_global:

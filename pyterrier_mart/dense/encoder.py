@@ -6,24 +6,39 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import pyterrier as pt
 import torch
 
 from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
 from pyterrier_mart.devices import quiet, resolve_device
+from pyterrier_mart.links import HELP_URL
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
 
-__all__ = ["Features", "Side", "TextEncoder", "Vectors", "load_sentence_transformer", "model_fingerprint"]
+__all__ = [
+    "PREFIXES",
+    "DenseEncoder",
+    "Encodes",
+    "Features",
+    "Side",
+    "TextEncoder",
+    "Vectors",
+    "load_sentence_transformer",
+    "model_fingerprint",
+]
 
 Side: TypeAlias = Literal["query", "document"]
 Vectors: TypeAlias = npt.NDArray[np.float32]
+#: How the columns of each side begin.
+PREFIXES: dict[Side, str] = {"query": "query", "document": "doc"}
 #: What a sentence-transformers model takes: token ids, attention mask and the like.
 Features: TypeAlias = "dict[str, Any]"
 
@@ -155,6 +170,58 @@ class TextEncoder:
                     progress(stop - start)
                 start = stop
         return vectors[[place[text] for text in texts]]
+
+
+class Encodes(Protocol):
+    """What encodes rows, such as a :class:`~pyterrier_mart.dense.retriever.DenseRetriever`."""
+
+    text_field: str
+    verbose: bool
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """What encodes texts, before centring."""
+
+    def encode_rows(self, rows: pd.DataFrame, side: Side) -> tuple[Vectors, npt.NDArray[np.int64]]:
+        """Returns the vectors of different texts, and the place of each row's among them."""
+
+
+class DenseEncoder(pt.Transformer):
+    """Adds the vectors of queries or documents; made by the ``query_encoder()`` and ``doc_encoder()`` of a retriever.
+
+    Vectors of a column that is there already are replaced.
+
+    Args:
+        dense: What encodes.
+        side: Whether to encode ``query`` to ``query_vec`` (``"query"``) or text to ``doc_vec`` (``"document"``).
+    """
+
+    def __init__(self, dense: Encodes, side: Side = "query"):
+        self.dense, self.side = dense, side
+        self.schematic = {"label": "Query Vectors" if side == "query" else "Doc Vectors", "help_url": HELP_URL}
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Adds a column of float32 arrays of length 1."""
+        column = "query" if self.side == "query" else self.dense.text_field
+        pt.validate.columns(inp, includes=[column], context=self)
+        vectors, rows = self.dense.encode_rows(inp, self.side)
+        added = pd.Series(list(vectors[rows]), index=inp.index, dtype=object)
+        return inp.assign(**{f"{PREFIXES[self.side]}_vec": added})
+
+    def subtransformers(self) -> dict[str, Any]:
+        """There are none: it does not call ``dense`` as one."""
+        return {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DenseEncoder):
+            return NotImplemented
+        return (self.dense, self.side) == (other.dense, other.side)
+
+    def __hash__(self) -> int:
+        return hash((self.dense, self.side))
+
+    def __repr__(self) -> str:
+        return f"{self.dense!r}.{PREFIXES[self.side]}_encoder()"
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +15,30 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart.checks import check_whole
-from pyterrier_mart.dense.centring import PREFIXES, LanguageCentering
-from pyterrier_mart.dense.encoder import Side, TextEncoder, Vectors, load_sentence_transformer, model_fingerprint
+from pyterrier_mart.dense.centring import LanguageCentering
+from pyterrier_mart.dense.encoder import (
+    DenseEncoder,
+    Side,
+    TextEncoder,
+    Vectors,
+    load_sentence_transformer,
+    model_fingerprint,
+)
 from pyterrier_mart.dense.index import CHUNK, Chunk, DenseIndex, Provenance
 from pyterrier_mart.devices import resolve_device
-from pyterrier_mart.frames import texts_of
+from pyterrier_mart.frames import texts_of, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval.documents import checked, documents_of
 from pyterrier_mart.text import language_of
-from pyterrier_mart.vectors import unit
+from pyterrier_mart.vectors import dot_products, unit
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
     from typing_extensions import Self
 
-__all__ = ["DEFAULT_MODEL", "DenseEncoder", "DenseRetriever", "dot_products", "language_codes"]
+__all__ = ["DEFAULT_MODEL", "DenseRetriever", "language_codes"]
 
 DEFAULT_MODEL = "sentence-transformers/paraphrase-multilingual-mpnet-base-v2"
-
-_PART = 65536  # rows that are scored at a time
 
 
 class DenseRetriever(pt.Transformer):
@@ -47,9 +51,8 @@ class DenseRetriever(pt.Transformer):
     - ``qid``, ``query`` and ``docno`` with an index: it re-ranks by the vectors in the index;
     - ``qid`` and ``query`` with an index: it retrieves. Output rows have ``doc_lang`` where the index knows it.
 
-    The languages of queries and documents are in the columns ``query_lang`` and ``doc_lang``, or the arguments of
-    these names; only :class:`LanguageCentering` needs them. Columns ``query_vec`` and ``doc_vec`` are kept as they are
-    and not used: they may be those of another encoder.
+    The languages of queries and documents are in the columns ``query_lang`` and ``doc_lang``, or the arguments of these
+    names; only :class:`LanguageCentering` needs them. Columns ``query_vec`` and ``doc_vec`` are kept and not used.
 
     Args:
         model: The encoder: a hub id, a directory, a name of :mod:`pyterrier_mart.encoders` such as ``"e5-small"``,
@@ -118,23 +121,18 @@ class DenseRetriever(pt.Transformer):
             if self.dense_index is not None:
                 v.result_frame(extra_columns=["query"], mode="vectors")
                 v.query_frame(extra_columns=["query"], mode="retrieve")
-        if v.mode == "texts":
-            return self._rerank(inp, lambda rows: self.encode_rows(rows, "document"))
-        index = self.dense_index
-        assert index is not None
-        if len(inp):
+        index: Any = self.dense_index
+        queries = self.encode_rows(inp, "query")
+        if v.mode != "texts" and len(inp):
             index.check(self.provenance)
-        if v.mode == "vectors":
-            return self._rerank(inp, lambda rows: (index.vectors, index.docids(rows["docno"].tolist())))
-        vectors, rows = self.encode_rows(inp, "query")
-        return index.rank(inp, vectors[rows], self.num_results, self.doc_langs, self.device)
-
-    def _rerank(
-        self, inp: pd.DataFrame, documents: Callable[[pd.DataFrame], tuple[Vectors, npt.NDArray[np.int64]]]
-    ) -> pd.DataFrame:
+        if v.mode == "retrieve":
+            return index.rank(inp, queries[0][queries[1]], self.num_results, self.doc_langs, self.device)
         out = inp.drop(columns=["score", "rank"], errors="ignore")
-        scores = dot_products(*self.encode_rows(out, "query"), *documents(out)) if len(out) else np.empty(0)
-        return pt.model.add_ranks(out.assign(score=scores))
+        if v.mode == "texts":
+            documents = self.encode_rows(inp, "document")
+        else:
+            documents = index.vectors, index.docids(inp["docno"].tolist())
+        return pt.model.add_ranks(out.assign(score=dot_products(*queries, *documents)))
 
     # --- vectors --------------------------------------------------------------------------------------------------
 
@@ -177,19 +175,20 @@ class DenseRetriever(pt.Transformer):
         if self.post is None or not post:
             return vectors
         default = self.query_lang if side == "query" else self.doc_lang
-        langs = [language_of(lang) or default for lang in languages or [None] * len(texts)]
-        return self.checked_post().apply(vectors, langs, side)
+        langs = [None] * len(texts) if languages is None else map(language_of, languages)
+        return self.checked_post().apply(vectors, [lang or default for lang in langs], side)
 
     def encode_rows(self, rows: pd.DataFrame, side: Side) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Returns the vectors of different texts in different languages, and the place of each row's among them."""
         if rows.empty:  # for which no model is loaded
             return np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64)
-        texts, lang = texts_of(rows, "query" if side == "query" else self.text_field), f"{PREFIXES[side]}_lang"
+        column, lang = ("query", "query_lang") if side == "query" else (self.text_field, "doc_lang")
+        texts = texts_of(rows, column)
         pairs = list(zip(texts, rows[lang] if lang in rows else itertools.repeat(None), strict=False))
         place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         with pt.tqdm(total=len(set(texts)), desc=type(self).__name__, unit="text", disable=not self.verbose) as bar:
-            of = [text for text, _ in place], side, [lang for _, lang in place]
-            vectors = self.encode(*of, progress=bar.update)
+            texts, langs = [text for text, _ in place], [lang for _, lang in place]
+            vectors = self.encode(texts, side, langs, progress=bar.update)
         return vectors, np.array([place[pair] for pair in pairs])
 
     def checked_post(self) -> LanguageCentering:
@@ -306,10 +305,9 @@ class DenseRetriever(pt.Transformer):
         chunks = documents.chunks() if isinstance(documents, DenseIndex) else encoded()
         made = DenseIndex.write(path, centred(chunks), self.provenance, overwrite=overwrite)
         if missing:
-            message = f"{missing} of {len(made)} documents have no text in {self.text_field!r} and count as empty"
-            warnings.warn(message, stacklevel=2)
+            warn(f"{missing} of {len(made)} documents have no text in {self.text_field!r} and count as empty")
         if post and (message := post.unknown_message(made.doc_langs(), "document")):
-            warnings.warn(message, stacklevel=2)
+            warn(message)
         return made
 
     def retriever(
@@ -393,55 +391,6 @@ class DenseRetriever(pt.Transformer):
         return f"{type(self).__name__}({', '.join([shown, *changed, *weights])})"
 
 
-class DenseEncoder(pt.Transformer):
-    """Adds the vectors of queries or documents; made by :meth:`DenseRetriever.query_encoder`.
-
-    Vectors of a column that is there already are replaced.
-
-    Args:
-        dense: What encodes.
-        side: Whether to encode ``query`` to ``query_vec`` (``"query"``) or text to ``doc_vec`` (``"document"``).
-    """
-
-    def __init__(self, dense: DenseRetriever, side: Side = "query"):
-        self.dense, self.side = dense, side
-        self.schematic = {"label": "Query Vectors" if side == "query" else "Doc Vectors", "help_url": HELP_URL}
-
-    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """Adds a column of float32 arrays of length 1."""
-        column = "query" if self.side == "query" else self.dense.text_field
-        pt.validate.columns(inp, includes=[column], context=self)
-        vectors, rows = self.dense.encode_rows(inp, self.side)
-        added = pd.Series(list(vectors[rows]), index=inp.index, dtype=object)
-        return inp.assign(**{f"{PREFIXES[self.side]}_vec": added})
-
-    def subtransformers(self) -> dict[str, Any]:
-        """There are none: it does not call ``dense`` as one."""
-        return {}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DenseEncoder):
-            return NotImplemented
-        return (self.dense, self.side) == (other.dense, other.side)
-
-    def __hash__(self) -> int:
-        return hash((self.dense, self.side))
-
-    def __repr__(self) -> str:
-        return f"{self.dense!r}.{PREFIXES[self.side]}_encoder()"
-
-
-def dot_products(
-    left: Vectors, left_rows: npt.NDArray[np.int64], right: Vectors, right_rows: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
-    """Returns the dot product of some rows of two matrices, pair by pair, a part at a time."""
-    scores = np.empty(len(left_rows), dtype=np.float64)
-    for start in range(0, len(scores), _PART):
-        part = slice(start, start + _PART)
-        scores[part] = np.einsum("ij,ij->i", left[left_rows[part]], right[right_rows[part]])
-    return scores
-
-
 def language_codes(name: str, languages: Sequence[str]) -> tuple[str, ...]:
     """Returns an argument's languages by their codes.
 
@@ -450,5 +399,5 @@ def language_codes(name: str, languages: Sequence[str]) -> tuple[str, ...]:
     """
     codes = dict.fromkeys(language_of(language) for language in languages)
     if isinstance(languages, str) or not codes or None in codes:
-        raise ValueError(f"{name} must be None or languages such as ('de', 'en'), not {languages!r}")
+        raise ValueError(f"{name} must be None or languages (such as 'de'), not {languages!r}")
     return tuple(code for code in codes if code is not None)

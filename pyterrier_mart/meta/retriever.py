@@ -254,25 +254,21 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         cls,
         path: str | os.PathLike[str],
         dense_index: DenseIndex | str | os.PathLike[str] | None = None,
-        *,
-        batch_size: int = 64,
-        device: str | None = None,
-        verbose: bool = False,
+        **options: Any,
     ) -> MetaSBERTRetriever:
         """Loads what :meth:`save` saved. It scores as before.
 
         Args:
             path: The directory.
             dense_index: As for the class.
-            batch_size: As for the class.
-            device: As for the class.
-            verbose: As for the class.
+            options: ``device``, ``batch_size``, ``verbose`` and other arguments of the class in the place of those that
+                were saved.
 
         Raises:
             FileNotFoundError: If there is no such directory.
             ValueError: If it holds something else or is damaged; the message names it.
         """
-        return MetaSBERTModel(path).retriever(dense_index, batch_size=batch_size, device=device, verbose=verbose)
+        return MetaSBERTModel(path).retriever(dense_index, **options)
 
     # --- identity -------------------------------------------------------------------------------------------------
 
@@ -283,8 +279,15 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         return made
 
     def settings(self) -> dict[str, Any]:
-        """The arguments besides the encoder that decide what comes out, or what is learned."""
-        return {"algorithm": self.algorithm, "config": self.config, **super().settings()}
+        """The arguments besides the encoder and the configuration that decide what comes out, or what is learned."""
+        return {"algorithm": self.algorithm, **super().settings()}
+
+    def _key(self) -> tuple[object, ...]:
+        return *super()._key(), self.config
+
+    def __repr__(self) -> str:
+        shown = super().__repr__()
+        return shown if self.config == MetaConfig() else f"{shown[:-1]}, {self.config.short()})"
 
 
 class MetaSBERTModel(pt.Artifact):
