@@ -24,4 +24,4 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyterrier_mart"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level - 1)
+    warnings.warn(message, stacklevel=level)

@@ -1,30 +1,28 @@
 """LanguageCentering: what it subtracts, what it does about little data, and what it keeps on disk."""
 
-import shutil
-
 import numpy as np
 import pandas as pd
+import pyterrier as pt
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
-from pyterrier_mart.text import language_of
 from pyterrier_mart.vectors import unit
 
 SIZE = 16
 
 
-def planted(questions=40, noise=0.3, bias=3.0, langs=("de", "el", "en"), seed=0):
-    """Vectors of questions and their answers: what is said, and a large part that only the language decides."""
+def planted(queries=40, noise=0.3, bias=3.0, langs=("de", "el", "en"), seed=0):
+    """Vectors of queries and their answers: what is said, and a large part that only the language decides."""
     rng = np.random.default_rng(seed)
-    said = rng.normal(size=(questions, SIZE))
+    said = rng.normal(size=(queries, SIZE))
     topics, docs = [], []
     for lang in langs:
         of_lang = bias * rng.normal(size=SIZE)
         for side, rows, name in (("query", topics, "q"), ("doc", docs, "d")):
-            for i in range(questions):
+            for i in range(queries):
                 vector = said[i] + of_lang + noise * rng.normal(size=SIZE)
                 rows.append({"id": f"{name}{i}-{lang}", f"{side}_vec": vector.astype(np.float32), f"{side}_lang": lang})
     return pd.DataFrame(topics), pd.DataFrame(docs)
@@ -75,20 +73,11 @@ def test_it_removes_a_planted_language_bias(centring):
     assert after["bi"] >= before["bi"] - 1 and after["mono"] >= before["mono"] - 1
 
 
-def test_centring_documents_alone_needs_no_language_of_questions():
+def test_centring_documents_alone_needs_no_language_of_queries():
     centring = LanguageCentering(sides="documents").fit(None, DOCS)
-    unknown = [None] * len(TOPICS)
     vectors = np.stack(TOPICS["query_vec"])
-    assert np.array_equal(centring.apply(vectors, unknown, "query"), unit(vectors))
-    assert centring.languages("query") == () and centring.languages("document") == ("de", "el", "en")
+    assert np.array_equal(centring.apply(vectors, [None] * len(TOPICS), "query"), unit(vectors))
     assert scores(centring)["multi"] > scores()["multi"] + 10
-
-
-def test_the_means_of_held_out_texts_are_as_good():
-    half = TOPICS["id"].str[1:].str.partition("-")[0].astype(int) < 20
-    held_out = LanguageCentering().fit(TOPICS[half], DOCS[half])
-    full = LanguageCentering().fit(TOPICS, DOCS)
-    assert abs(scores(held_out)["multi"] - scores(full)["multi"]) < 10
 
 
 # -------------------------------------------------------------------------------------------------------- arithmetic
@@ -166,14 +155,6 @@ def test_unknown_languages_get_the_mean_of_all_with_one_warning(centring):
     assert not np.allclose(found[3], unit(vectors - whole)[3], atol=1e-3)
 
 
-@pytest.mark.parametrize(("value", "code"), [
-    ("de", "de"), ("deu", "de"), (" DE ", "de"), ("zh-Hant", "zh-Hant"), ("", None), ("  ", None), (None, None),
-    (float("nan"), None), (3, None),
-])  # fmt: skip
-def test_codes_of_languages(value, code):
-    assert language_of(value) == code
-
-
 def test_aliases_are_one_language(centring):
     vectors = np.stack(DOCS["doc_vec"])[:2]
     assert np.array_equal(
@@ -190,10 +171,9 @@ def test_texts_without_a_language_are_not_learned_from(centring):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"sides": "queries"}, "sides must be 'both' or 'documents', not 'queries'"),
+    ({"sides": "queries"}, "sides must be one of both, documents, not 'queries'"),
     ({"keep_global": 1}, "keep_global must be True or False, not 1"),
     ({"shrinkage": -1}, "shrinkage must be a number >= 0, not -1"),
-    ({"shrinkage": float("nan")}, "shrinkage must be a number >= 0, not nan"),
 ])  # fmt: skip
 def test_wrong_settings_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -201,12 +181,10 @@ def test_wrong_settings_are_refused(options, message):
 
 
 @pytest.mark.parametrize(("topics", "docs", "message"), [
-    (None, DOCS, "topics must be a data frame with query_vec and query_lang, not None"),
-    (TOPICS.drop(columns="query_lang"), DOCS, r"topics lacks the column query_lang, it has \['id', 'query_vec'\]"),
+    (None, DOCS, "topics must be a frame with query_vec and query_lang, not None"),
+    (TOPICS.drop(columns="query_lang"), DOCS, r"query_lang, not a frame with \['id', 'query_vec'\]"),
     (TOPICS, DOCS.iloc[:0], "docs: there is no text with a language to learn means from"),
     (TOPICS, DOCS.assign(doc_lang=None), "docs: there is no text with a language"),
-    (TOPICS, DOCS.assign(doc_vec=[np.full(SIZE, np.nan)] * len(DOCS)), "docs: a vector is not finite"),
-    (TOPICS, DOCS.assign(doc_vec=[np.ones(4)] * len(DOCS)), r"topics and docs have different lengths: \[4, 16\]"),
 ])  # fmt: skip
 def test_what_it_cannot_learn_from(topics, docs, message):
     with pytest.raises(ValueError, match=message):
@@ -216,10 +194,19 @@ def test_what_it_cannot_learn_from(topics, docs, message):
 def test_it_must_be_fitted_and_fit(centring):
     with pytest.raises(ValueError, match="is not fitted: call fit"):
         LanguageCentering().apply(np.zeros((1, SIZE)), ["de"], "query")
-    with pytest.raises(ValueError, match=r"expected vectors of shape \(2 languages, 16\), found \(2, 3\)"):
+    with pytest.raises(ValueError, match="vectors must be of length 16, as the centring was fitted on, not 3"):
         centring.apply(np.zeros((2, 3)), ["de", "de"], "query")
-    with pytest.raises(ValueError, match=r"expected vectors of shape \(1 languages, 16\), found \(2, 16\)"):
-        centring.apply(np.zeros((2, SIZE)), ["de"], "query")
+
+
+def test_it_transforms_columns(centring):
+    both = TOPICS.head(9).join(DOCS.head(9).drop(columns="id"))
+    out = centring(both)
+    for side, prefix in (("query", "query"), ("document", "doc")):
+        expected = centring.apply(np.stack(both[f"{prefix}_vec"]), both[f"{prefix}_lang"], side)
+        assert np.array_equal(np.stack(out[f"{prefix}_vec"]), expected)
+    assert list(out) == list(both) and list(centring(TOPICS.iloc[:0])) == list(TOPICS)
+    with pytest.raises(pt.validate.InputValidationError, match="query_vec"):
+        centring(TOPICS.drop(columns="query_vec"))
 
 
 # ---------------------------------------------------------------------------------------------------- identity and disk
@@ -230,43 +217,37 @@ def test_equality_is_by_value(centring):
     assert same == centring and hash(same) == hash(centring) and repr(same) == repr(centring)
     others = [
         LanguageCentering(keep_global=False, shrinkage=0), LanguageCentering().fit(TOPICS, DOCS),
-        LanguageCentering(shrinkage=0).fit(TOPICS, DOCS), centring.for_encoder("abc"),
+        LanguageCentering(shrinkage=0).fit(TOPICS, DOCS),
         LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, DOCS.iloc[1:]),
     ]  # fmt: skip
     assert all(other != centring for other in others) and centring != "text"
-    assert len({repr(other) for other in others if other.encoder is None}) == 4
-    assert repr(LanguageCentering()) == "LanguageCentering()"
+    assert len({repr(other) for other in others}) == 4 and repr(LanguageCentering()) == "LanguageCentering()"
 
 
 def test_it_is_saved_whole(centring, tmp_path):
     path = tmp_path / "centring.safetensors"
-    for made in (centring, LanguageCentering(sides="documents").fit(None, DOCS).for_encoder("0123")):
+    of_documents = LanguageCentering(sides="documents").fit(None, DOCS)
+    of_documents.encoder = "0123"
+    for made in (centring, of_documents):
         made.save(path)
         loaded = LanguageCentering.load(path)
         assert loaded == made and loaded.encoder == made.encoder
         vectors, langs = np.stack(DOCS["doc_vec"]), DOCS["doc_lang"].tolist()
         assert np.array_equal(loaded.apply(vectors, langs, "document"), made.apply(vectors, langs, "document"))
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(ValueError, match="is not fitted"):
-        LanguageCentering().save(path)
 
 
 def test_what_cannot_be_loaded(centring, tmp_path):
     path = tmp_path / "centring.safetensors"
-    with pytest.raises(FileNotFoundError, match="no saved LanguageCentering at .*centring"):
+    with pytest.raises(FileNotFoundError, match="centring.safetensors"):
         LanguageCentering.load(path)
     centring.save(path)
     whole = path.read_bytes()
-    for damaged in (b"", b"{}", whole[:-7], whole[:50]):
+    for damaged in (b"", b"{}", whole[:-7], whole[:50], whole[:-4] + b"\x00\x00\x80\x3f"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=f"{path} is no saved LanguageCentering, or damaged"):
             LanguageCentering.load(path)
-    path.write_bytes(whole[:-4] + b"\x00\x00\x80\x3f")
-    with pytest.raises(ValueError, match="damaged saved LanguageCentering .*: its means are not those that were saved"):
-        LanguageCentering.load(path)
     path.write_bytes(whole)
-    other = tmp_path / "other.safetensors"
-    save_file(load_file(path), other)  # without what says what it is
-    with pytest.raises(ValueError, match="other.safetensors is no saved LanguageCentering"):
-        LanguageCentering.load(other)
-    shutil.rmtree(tmp_path)
+    save_file(load_file(path), path)  # without what says what it is
+    with pytest.raises(ValueError, match="is no saved LanguageCentering"):
+        LanguageCentering.load(path)

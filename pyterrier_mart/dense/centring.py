@@ -146,12 +146,12 @@ class LanguageCentering(pt.Transformer):
         check_whole("sample", sample, optional=True)
         made = cls(sides=sides, keep_global=keep_global, shrinkage=shrinkage)
         encoder = dense.encoder
-        frames: dict[Side, pd.DataFrame] = {
+        texts: dict[Side, pd.DataFrame] = {
             "query": corpus.topics.rename(columns={"query": "text", "query_lang": "lang"}),
             "document": corpus.docs.rename(columns={"doc_lang": "lang"}),
         }
         for side in made.centred_sides:
-            frame = frames[side]
+            frame = texts[side]
             if sample is not None:
                 frame = frame.sample(frac=1, random_state=0).groupby("lang", sort=True).head(sample)
             parts = (frame.iloc[start : start + _TEXTS] for start in range(0, len(frame), _TEXTS))
