@@ -339,7 +339,7 @@ def estimators(pipeline: pt.Transformer) -> list[pt.Transformer]:
 
 
 def shortened(fold: Fold, qrels: pd.DataFrame, train_size: int | None, seed: int) -> Fold:
-    """Returns a fold with so many training queries: the first ones in an order that all sizes have in common."""
+    """Returns a fold with ``train_size`` training queries: the first in an order that all sizes have in common."""
     check_whole("train_size", train_size, optional=True)
     if train_size is None:
         return fold

@@ -95,7 +95,7 @@ def check_room(path: Path) -> None:
 def quiet(verbose: bool) -> Iterator[None]:
     """Keeps PISA's log from the user: it writes progress to the process's output streams from C++.
 
-    Python's ``sys.stderr`` goes on to the terminal meanwhile, so that progress bars stay visible.
+    Python's ``sys.stderr`` still writes to the terminal, so that progress bars stay visible.
     """
     if verbose:
         yield

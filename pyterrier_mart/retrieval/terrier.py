@@ -16,7 +16,7 @@ from pyterrier_mart.retrieval.types import Document, Hits
 
 NAME = "terrier"
 RESOLUTION = 1e-6  # Terrier's query language keeps six decimals of a weight
-LONGEST_DOCNO: int | None = 100  # characters; the index reserves so many for each document, then compresses them
+LONGEST_DOCNO: int | None = 100  # characters; the index reserves them for each document, then compresses
 
 _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
