@@ -109,7 +109,7 @@ def test_archives_in_archives(put):
     assert read(path) == {"z.zip/e": b"zip in a stream"}
 
 
-def test_a_folder_is_sorted_and_hidden_files_are_passed_over(put, tmp_path):
+def test_a_folder_is_sorted_and_hidden_files_are_skipped(put, tmp_path):
     put("home/b.gz", gzip.compress(b"b"))
     put("home/a/z", b"z")
     put("home/a.zip", make_zip({"inside": b"i"}))
@@ -121,7 +121,7 @@ def test_a_folder_is_sorted_and_hidden_files_are_passed_over(put, tmp_path):
     assert found == {"a.zip/inside": b"i", "b.gz": b"b", "a/z": b"z"} and list(found) == ["a.zip/inside", "b.gz", "a/z"]
 
 
-def test_links_in_a_tar_are_passed_over(put):
+def test_links_in_a_tar_are_skipped(put):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name, kind in (("link", tarfile.SYMTYPE), ("hard", tarfile.LNKTYPE), ("pipe", tarfile.FIFOTYPE)):
@@ -152,11 +152,6 @@ def test_only_wanted_members_are_opened(put):
     )
     assert read(path, wanted=wanted) == {"a.sgml.gz": b"a", "in.tar/c.sgml": b"c"}
     assert f"{path}/a.sgml" in asked and f"{path}/b.txt" in asked and not any(name.endswith(".gz") for name in asked)
-
-
-def test_unwanted_damage_does_not_matter(put):
-    path = put("x.zip", make_zip({"bad.gz": b"\x1f\x8b damage", "good": b"good"}))
-    assert read(path, wanted=lambda name: name.endswith("good")) == {"good": b"good"}
 
 
 def test_progress_is_the_size_of_the_files(put, tmp_path):
@@ -249,12 +244,7 @@ def test_kinds_that_are_refused(put):
         read(put("x.zip", bytes(encrypted)))
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="missing"):
-        read(tmp_path / "missing.gz")
-
-
-def test_damage_can_be_passed_over(put, tmp_path):
+def test_damage_can_be_skipped(put, tmp_path):
     truncated = gzip.compress(NOISE)[:1000]
     put("home/a.gz", b"not gzip")
     put("home/b.zip", make_zip({"1.gz": b"not gzip", "2": b"two", "3.gz": truncated[:15], "4": b"four"}))
@@ -317,20 +307,7 @@ def test_names_are_canonical(put, make):
     assert read(path.rename(path.with_name(name))) == expected
 
 
-@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_a_huge_header_of_a_tar_is_refused(put, format):
-    fine = make_tar({"x/" * 5000 + "y": b"1"}, format=format)
-    assert list(read(put("fine.tar", fine)).values()) == [b"1"]
-    path = put("huge.tgz", gzip.compress(make_tar({"x/" * (8 << 20) + "y": b"1"}, format=format)))
-    tracemalloc.start()
-    with pytest.raises(ArchiveError, match=r"huge\.tgz: .*a header of 16,777,.* bytes, expected at most 1,048,576"):
-        read(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 << 20
-
-
-def test_a_huge_member_of_a_debian_package_is_passed_over_in_parts(put):
+def test_a_huge_member_of_a_debian_package_is_skipped_in_parts(put):
     def header(name, size):
         return f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{size:<10}`\n".encode()
 
@@ -338,11 +315,11 @@ def test_a_huge_member_of_a_debian_package_is_passed_over_in_parts(put):
     size = 64 << 20
     start = b"!<arch>\n" + header("control.tar", size) + bytes(size)
     path = put("huge.deb.gz", gzip.compress(start + header("data.tar", len(data)) + data, 1))
-    cut = put("cut.deb.gz", gzip.compress(b"!<arch>\n" + header("control.tar", size) + bytes(1000)))
     tracemalloc.start()
     assert list(read(path).values()) == [b"first"]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 << 20
-    with pytest.raises(ArchiveError, match=r"cut\.deb\.gz: the archive is truncated: 67,107,864 bytes are missing"):
-        read(cut)
+    for content in (b"!<arch>\n" + header("control.tar", 9000) + bytes(1000), b"!<arch>\n" + header("data.tar", "x")):
+        with pytest.raises(ArchiveError, match=r"cut\.deb\.gz: the archive is damaged or truncated"):
+            read(put("cut.deb.gz", gzip.compress(content)))
