@@ -46,7 +46,7 @@ def test_collections_are_those_of_clef():
         "en": 169_477, "fr": 177_452, "de": 294_809, "it": 157_558, "es": 454_045, "nl": 190_604, "pt": 210_734,
         "fi": 55_344, "sv": 142_819, "ru": 16_761, "hu": 49_530, "bg": 69_195,
     }  # fmt: skip
-    assert "ELRA" in COLLECTIONS["lat94"].licence and "Los Angeles Times 94" in COLLECTIONS["lat94"].licence
+    assert "2000-2003" in COLLECTIONS["lat94"].package and "2004-2008" in COLLECTIONS["sega02"].package
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from pandas.api.types import is_numeric_dtype
 from rich.table import Table
 
-from pyterrier_mart.cli.console import errors, out
+from pyterrier_mart.cli.console import errors, out, say
 from pyterrier_mart.datasets import ciral, paths
 from pyterrier_mart.datasets.ciral.passages import VARIABLE as CIRAL_VARIABLE
 from pyterrier_mart.datasets.ciral.summary import topics as ciral_topics
@@ -67,18 +66,17 @@ def clef_info() -> None:
 def _show_clef(catalogue: Catalogue) -> None:
     _say(f"CLEF in {catalogue.home}, what was read of it in {catalogue.cache}")
     out.print(_documents(catalogue))
-    missing = [key for key in COLLECTIONS if not catalogue.count(key)]
-    if missing:
+    if missing := [key for key in COLLECTIONS if not catalogue.count(key)]:
         _say(f"not there: {', '.join(missing)}")
     if catalogue.topics:
         topics = [
             (f"{LANGUAGES.get(language, language)} ({language})", len(known), _ranges(list(map(int, known))))
             for language, known in catalogue.topics.items()
         ]
-        out.print(_grid("Topics", pd.DataFrame(topics, columns=["language", "topics", "qids"])))
+        out.print(_grid("Topics", ("language", "topics", "qids"), topics))
     out.print(_pairs(catalogue))
     _say(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
-    _list(catalogue.ignored_names, catalogue.ignored)
+    _say_first([f"  {name}" for name in catalogue.ignored_names], _MOST_NAMES, catalogue.ignored)
     if unplaced := [docno for labels in catalogue.labels("").values() for docno in labels]:
         _say(f"{len(unplaced):,} judgments of documents of no known collection: {examples(unplaced)}")
     if catalogue.repeated:
@@ -88,26 +86,23 @@ def _show_clef(catalogue: Catalogue) -> None:
     for key in catalogue.documents:
         if store := built(catalogue, key):
             problems.update(store.problems)
-    _show_problems(problems)
+    _say_first(problems.summary(), _MOST_PROBLEMS)
 
 
 def _documents(catalogue: Catalogue) -> Table:
     """What there is of each newspaper. Narrow enough for a line each."""
-    grid = _grid(
-        "Documents, beside CLEF's number of them; absent are those that are judged and not found",
-        pd.DataFrame({"key": [""], "collection": "", "found": 0, "CLEF": 0, "judged": 0, "absent": 0}).iloc[:0],
-    )
+    rows: list[tuple[Any, ...]] = []
     for key, known in COLLECTIONS.items():
         judged = len({docno for labels in catalogue.labels(key).values() for docno in labels})
-        found = documents_found(catalogue, key)
+        found, absent = documents_found(catalogue, key), unknown_judged(catalogue, key)
         if found or judged:
-            unknown = unknown_judged(catalogue, key)
-            absent = "" if unknown is None else f"{len(unknown):,}"
             style = "" if found == known.documents else "yellow"
-            grid.add_row(key, known.name, f"{found:,}", f"{known.documents:,}", f"{judged:,}", absent, style=style)
+            missing = None if absent is None else len(absent)
+            rows.append((key, known.name, found, known.documents, judged, missing, style))
     if others := catalogue.count(""):
-        grid.add_row("", "of no known collection", f"{others:,}", "", "", "")
-    return grid
+        rows.append(("", "of no known collection", others, None, None, None, ""))
+    title = "Documents, beside CLEF's number of them; absent are those that are judged and not found"
+    return _grid(title, ("key", "collection", "found", "CLEF", "judged", "absent"), rows)
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -122,7 +117,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _pairs(catalogue: Catalogue) -> Table:
-    grid = _grid("Pairs of the paper", pd.DataFrame({"dataset": [""], "topics": 0, "paper": 0, "missing": ""}).iloc[:0])
+    rows = []
     for query, document in PAPER_PAIRS:
         dataset = CLEF.of(catalogue, query, document)
         missing = [f"topics in {code}" for code in topic_languages(query, document) if code not in catalogue.topics]
@@ -132,8 +127,8 @@ def _pairs(catalogue: Catalogue) -> Table:
             missing.append("judgments")
         topics, stated = len(dataset.found_qids()), PAPER_TOPICS.get(dataset.languages)
         style = "" if not missing and stated in (None, topics) else "yellow"
-        grid.add_row(f"mart:{dataset.name}", f"{topics:,}", str(stated or ""), "; ".join(missing), style=style)
-    return grid
+        rows.append((f"mart:{dataset.name}", topics, stated, "; ".join(missing), style))
+    return _grid("Pairs of the paper", ("dataset", "topics", "paper", "missing"), rows)
 
 
 @ciral_app.command("setup")
@@ -151,7 +146,8 @@ def ciral_setup(folder: Folder) -> None:
 @ciral_app.command("info")
 def ciral_info() -> None:
     """Show what of CIRAL is there: topics and judgments, which come with the package, and passages."""
-    out.print(_grid("Topics and judgments", ciral_topics()))
+    topics = ciral_topics()
+    out.print(_grid("Topics and judgments", list(topics), list(topics.itertuples(index=False))))
     try:
         folder = paths.home("ciral", CIRAL_VARIABLE)
     except FileNotFoundError as err:  # topics and judgments are of use without passages
@@ -163,51 +159,41 @@ def ciral_info() -> None:
 
 
 def _show_ciral(found: ciral.Scan, passages: pd.DataFrame, problems: Problems) -> None:
-    out.print(_grid("Passages", passages))
+    out.print(_grid("Passages", list(passages), list(passages.itertuples(index=False))))
     _say(found.describe())
     if found.ignored:
         _say(f"{len(found.ignored):,} files are not read:")
-        _list([f"{name}: {why}" for name, why in found.ignored.items()], len(found.ignored))
-    _show_problems(problems)
+        _say_first([f"  {name}: {why}" for name, why in found.ignored.items()], _MOST_NAMES)
+    _say_first(problems.summary(), _MOST_PROBLEMS)
 
 
-def _grid(title: str, frame: pd.DataFrame) -> Table:
+def _grid(title: str, columns: Sequence[str], rows: Sequence[Any]) -> Table:
+    """Makes a table of rows, which may have a style after their cells."""
     grid = Table(title=title, title_justify="left")
-    for column in frame.columns:
-        numeric = is_numeric_dtype(frame[column])
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in frame.itertuples(index=False):
-        grid.add_row(*("" if pd.isna(cell) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    for i, column in enumerate(columns):
+        whole = any(isinstance(row[i], int) for row in rows)
+        grid.add_column(column, justify="right" if whole else "left", overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        cells = ["" if pd.isna(cell) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        grid.add_row(*cells[: len(columns)], style="".join(cells[len(columns) :]))
     return grid
 
 
-def _show_problems(problems: Problems) -> None:
-    lines = problems.summary()
-    for line in lines[:_MOST_PROBLEMS]:
+def _say_first(lines: Sequence[str], most: int, count: int | None = None) -> None:
+    """Shows the first of so many lines."""
+    for line in lines[:most]:
         _say(line)
-    if len(lines) > _MOST_PROBLEMS:
-        _say(f"and {len(lines) - _MOST_PROBLEMS:,} more lines")
-
-
-def _list(names: Sequence[str], count: int) -> None:
-    """Shows the first of so many names."""
-    shown = names[:_MOST_NAMES]
-    for name in shown:
-        _say(f"  {name}")
-    if count > len(shown):
-        _say(f"  and {count - len(shown):,} more")
+    if (rest := (count or len(lines)) - len(lines[:most])) > 0:
+        _say(f"  and {rest:,} more")
 
 
 def _say(text: str) -> None:
-    text = text.encode("utf-8", "replace").decode()  # names of files need not be Unicode
-    out.print(text, markup=False, emoji=False, soft_wrap=True)
+    say(text.encode("utf-8", "replace").decode())  # names of files need not be Unicode
 
 
 def _warn_of_variable(variable: str, folder: Path) -> None:
     """Says that a variable sends readers to another folder than the one that was set up."""
     given = os.environ.get(variable, "").strip()
     if given and Path(given).expanduser().resolve() != folder:
-        errors.print(
-            f"warning: {variable} is {given}, which counts more than the folder that was set up",
-            style="yellow", markup=False, emoji=False, soft_wrap=True,
-        )  # fmt: skip
+        text = f"warning: {variable} is {given}, which counts more than the folder that was set up"
+        say(text, errors, style="yellow")
