@@ -279,9 +279,7 @@ def test_several_encodings_in_a_file():
         + article("4", UMLAUTS).encode().replace(b"fa\xc3\xa7ade", b"fa\xe7ade")
     )  # fmt: skip
     assert [document.text for document in parse(content, problems)] == [UMLAUTS, UMLAUTS, "ASCII", UMLAUTS]
-    assert problems.counts == {"files with several encodings": 1}
-    place = content.index(b"\n<DOCNO>2")
-    assert problems.messages == [f"file.sgml, byte {place}: 2 documents are not in UTF-8 as the others are"]
+    assert not problems
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "utf-16", "zlib", "rot13", "unicode_escape", "punycode", "utf-7"])
@@ -293,7 +291,7 @@ def test_wrong_declarations(encoding):
     problems = Problems()
     content = f'<?xml version="1.0" encoding="UTF-8"?>{article("1", UMLAUTS)}'.encode("latin-1")
     assert parse(content, problems) == [Document("1", "", UMLAUTS)]
-    assert problems.counts == {"files with several encodings": 1}
+    assert problems.messages[0].endswith(": a document is not in utf-8, as the file says that it is")
 
 
 def test_a_declaration_in_small_chunks(monkeypatch):

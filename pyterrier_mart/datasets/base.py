@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
@@ -154,14 +155,12 @@ class TextLoader(pt.Transformer):
             verbose: Whether to show a progress bar.
 
         Raises:
-            ValueError: If the dataset has no such field, or none is asked for.
+            ValueError: If the dataset has no such field.
         """
-        available = dataset.document_fields
         if isinstance(fields, str):
-            fields = available if fields == "*" else [fields]
-        unknown = [field for field in fields if field not in available]
-        if unknown or not fields:
-            raise ValueError(f"{dataset!r} has no fields {unknown}; its fields are {list(available)}.")
+            fields = dataset.document_fields if fields == "*" else [fields]
+        for field in fields:
+            check_choice("fields", field, dataset.document_fields)
         self.dataset = dataset
         self.fields = tuple(dict.fromkeys(fields))
         self.verbose = verbose

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pandas as pd
@@ -26,17 +25,15 @@ class Track(NamedTuple):
     swapped: bool = False
 
 
-TRACKS: Mapping[str, Track] = MappingProxyType(
-    {
-        "ar-ar": Track("track1.ar-ar", ("ar", "ar")),
-        "ar-en": Track("track2.ar-en", ("ar", "en"), swapped=True),
-        "es-es": Track("track3.es-es", ("es", "es")),
-        "es-en": Track("track4a.es-en", ("es", "en")),
-        "en-en": Track("track5.en-en", ("en", "en")),
-        "tr-en": Track("track6.tr-en", ("tr", "en"), swapped=True),
-        "es-en-wmt": Track("track4b.es-en", ("es", "en"), swapped=True),
-    }
-)
+TRACKS: Mapping[str, Track] = {
+    "ar-ar": Track("track1.ar-ar", ("ar", "ar")),
+    "ar-en": Track("track2.ar-en", ("ar", "en"), swapped=True),
+    "es-es": Track("track3.es-es", ("es", "es")),
+    "es-en": Track("track4a.es-en", ("es", "en")),
+    "en-en": Track("track5.en-en", ("en", "en")),
+    "tr-en": Track("track6.tr-en", ("tr", "en"), swapped=True),
+    "es-en-wmt": Track("track4b.es-en", ("es", "en"), swapped=True),
+}
 
 
 class STS17(MartDataset):

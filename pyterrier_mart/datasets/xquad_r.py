@@ -95,6 +95,7 @@ class Collection:
     questions: tuple[Question, ...]
 
 
+@cache
 def load(language: str) -> Collection:
     """Returns XQuAD-R in one language. Each language is read once and kept.
 
@@ -110,12 +111,7 @@ def load(language: str) -> Collection:
     Raises:
         ValueError: If XQuAD-R does not have the language.
     """
-    return read_collection(choose_language(language, LANGUAGES))
-
-
-@cache
-def read_collection(language: str) -> Collection:
-    """Returns XQuAD-R in one language, by its ISO 639-1 code."""
+    language = choose_language(language, LANGUAGES)
     articles: list[Article] = []
     paragraphs: list[Paragraph] = []
     questions: list[Question] = []

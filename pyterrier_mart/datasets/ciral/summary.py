@@ -24,17 +24,10 @@ def topics() -> pd.DataFrame:
         for name in JUDGMENTS:
             split = name.removesuffix("-pools")  # deeper judgments of the same topics
             labels = judgments(code, name)["label"]
-            rows.append(
-                {
-                    "language": code,
-                    "set": name,
-                    "topics": len(queries(code, split, native=True)),
-                    "in English too": sum(key.partition("/")[0] == split for key in pairs),
-                    "judgments": len(labels),
-                    "relevant": int((labels > 0).sum()),
-                }
-            )
-    return pd.DataFrame(rows)
+            both = sum(key.partition("/")[0] == split for key in pairs)
+            native = len(queries(code, split, native=True))
+            rows.append((code, name, native, both, len(labels), int((labels > 0).sum())))
+    return pd.DataFrame(rows, columns=["language", "set", "topics", "in English too", "judgments", "relevant"])
 
 
 def judged(language: str) -> list[str]:

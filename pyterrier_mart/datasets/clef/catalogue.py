@@ -8,12 +8,11 @@ was found in each file is kept, so that later only files that changed are read.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import pyterrier as pt
 
 from pyterrier_mart.archives import ArchiveError, files, members
 from pyterrier_mart.datasets.clef.collections import of_docno
-from pyterrier_mart.datasets.clef.encodings import PartStream, ascii_parts, read_head, utf_16_of
+from pyterrier_mart.datasets.clef.encodings import ascii_parts, read_head, utf_16_of
 from pyterrier_mart.datasets.clef.qrels import is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
 from pyterrier_mart.datasets.paths import stores
@@ -37,7 +36,6 @@ _HEAD = 1 << 16
 _LONGEST_HEAD = 8 << 20  # of a file that begins with comments, or with a document type
 _FIRST_LINES = 5  # judgments may have a header, or comments, before them
 _NAMES_KEPT = 20
-_CHUNK = 1 << 20
 _OVERLAP = 512  # more than a tag and a docno take
 _DOCNO, _DOCID = (
     re.compile(
@@ -61,7 +59,6 @@ class Catalogue:
             ``home`` too. Documents of no known collection are under ``""``.
         topics: By language and qid.
         judged: By collection, qid and docno, the labels. Those of no known collection are under ``""``.
-        stamps: Size and time of each file when it was looked at.
         files: How many files were looked at, those inside archives too.
         ignored: How many of them are neither documents nor topics nor judgments.
         ignored_names: What the first of these are called.
@@ -73,7 +70,6 @@ class Catalogue:
     documents: Mapping[str, Mapping[str, Mapping[str, int]]]
     topics: Mapping[str, Mapping[str, Topic]]
     judged: Mapping[str, Mapping[str, Mapping[str, int]]]
-    stamps: Mapping[str, Sequence[int]]
     files: int
     ignored: int
     ignored_names: Sequence[str]
@@ -87,22 +83,6 @@ class Catalogue:
     def count(self, collection: str) -> int:
         """Returns how many documents of a collection the files hold; one that is there twice counts twice."""
         return sum(sum(inside.values()) for inside in self.documents.get(collection, {}).values())
-
-    def check_unchanged(self, file: str) -> None:
-        """Raises if a file is not the one that was looked at: what is in it is not known any more.
-
-        Args:
-            file: Its path below ``home``.
-
-        Raises:
-            FileNotFoundError: If it is gone.
-            ValueError: If its size or time is another one.
-        """
-        if self.stamps[file] != stamp_of(self.home / file):
-            raise ValueError(
-                f"{self.home} changed since it was looked through: {file} is another file now; "
-                "make the dataset anew, or run the command again"
-            )
 
     def store(self, collection: str) -> Path:
         """Returns where the store of a collection is, or will be."""
@@ -224,30 +204,29 @@ def look_into(stream: Any, name: str, finding: Finding, problems: Problems) -> N
     head = read_head(stream, _HEAD)
     if len(head) == _HEAD and _PROLOG.match(head) and not holds_documents(head):
         head = read_head(stream, _LONGEST_HEAD, head)
-    whole = PartStream(ascii_parts(stream, head))
+    parts = ascii_parts(stream, head)
     if codec := utf_16_of(head):
         head = head.decode(codec, "replace").encode("utf-8", "replace")
     lines = head[:_HEAD].removeprefix(b"\xef\xbb\xbf").splitlines()
     first = [line[:4096].decode("utf-8", "replace") for line in lines if line.strip()][:_FIRST_LINES]
-    with io.BufferedReader(whole, _CHUNK) as text:
-        if holds_documents(head):
-            counts = finding.documents.setdefault(name, {})
-            for docno in docnos(text):
-                key = of_docno(docno.decode("utf-8", "replace")) or ""
-                counts[key] = counts.get(key, 0) + 1
-        elif any(map(is_judgment, first)):
-            judgments = finding.judgments.setdefault(name, [])  # those before a damage too
-            judgments.extend(read_qrels(text, name, problems))
-        elif _TOPIC.search(head) or any(map(is_topic, first[:1])):
-            try:
-                finding.topics += [[name, *topic] for topic in read_topics(text, name, problems)]
-            except ArchiveError:
-                raise
-            except ValueError as err:
-                problems.add(name, "", str(err).removeprefix(f"{name}: "), kind="files of topics that are not used")
-        else:
-            finding.ignored += 1
-            finding.ignored_names += [name] * (len(finding.ignored_names) < _NAMES_KEPT)
+    if holds_documents(head):
+        counts = finding.documents.setdefault(name, {})
+        for docno in docnos(parts):
+            key = of_docno(docno.decode("utf-8", "replace")) or ""
+            counts[key] = counts.get(key, 0) + 1
+    elif any(map(is_judgment, first)):
+        judgments = finding.judgments.setdefault(name, [])  # those before a damage too
+        judgments.extend(read_qrels(parts, name, problems))
+    elif _TOPIC.search(head) or any(map(is_topic, first[:1])):
+        try:
+            finding.topics += [[name, *topic] for topic in read_topics(parts, name, problems)]
+        except ArchiveError:
+            raise
+        except ValueError as err:
+            problems.add(name, "", str(err).removeprefix(f"{name}: "), kind="files of topics that are not used")
+    else:
+        finding.ignored += 1
+        finding.ignored_names += [name] * (len(finding.ignored_names) < _NAMES_KEPT)
 
 
 def holds_documents(head: bytes) -> bool:
@@ -255,12 +234,12 @@ def holds_documents(head: bytes) -> bool:
     return bool(_DOCUMENT.search(head) and (_DOCNO.search(head) or _DOCID.search(head)))
 
 
-def docnos(stream: Any) -> Iterator[bytes]:
-    """Yields the docnos in the tags of a file, reading a part at a time; docids if its first part has no docno."""
+def docnos(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the docnos in the tags of a file; docids if its first part has no docno."""
     rest = b""
     pattern = None
-    while chunk := stream.read1(_CHUNK):
-        text = rest + chunk
+    for part in parts:
+        text = rest + part
         pattern = pattern or (_DOCNO if _DOCNO.search(text) else _DOCID)
         end = max(0, len(text) - _OVERLAP)
         for match in pattern.finditer(text):
@@ -319,7 +298,6 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
             key: {qid: {docno: label for docno, (label, _) in known[qid].items()} for qid in sorted(known, key=int)}
             for key, known in judged.items()
         },
-        {file: finding.stamp for file, finding in findings.items()},
         files=sum(finding.files for finding in findings.values()),
         ignored=sum(finding.ignored for finding in findings.values()),
         ignored_names=[name for finding in findings.values() for name in finding.ignored_names][:_NAMES_KEPT],

@@ -11,15 +11,9 @@ from typing import Any
 import pandas as pd
 
 from pyterrier_mart.datasets.base import MartDataset, choose_language
+from pyterrier_mart.datasets.clef import settings
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
-from pyterrier_mart.datasets.clef.settings import (
-    DOCUMENT_LANGUAGES,
-    PAPER_TOPICS,
-    QUERY_LANGUAGES,
-    collections_of,
-    topic_languages,
-)
 from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, documents_found
 from pyterrier_mart.datasets.clef.topics import Topic
 from pyterrier_mart.datasets.paths import home as home_of
@@ -80,7 +74,7 @@ class CLEF(MartDataset):
 """
     naming = (
         "CLEF datasets are called clef/{queries}-{documents} or clef/{language}, with /{collection}+{collection} after "
-        f"it for other collections than the usual ones; documents are in {', '.join(DOCUMENT_LANGUAGES)}."
+        f"it for other collections than the usual ones; documents are in {', '.join(settings.DOCUMENT_LANGUAGES)}."
     )
     _url = "https://catalogue.elra.info/"
 
@@ -108,8 +102,8 @@ class CLEF(MartDataset):
         """
         query = language_code(query_language)
         document = query if document_language is None else language_code(document_language)
-        document = choose_language(document, DOCUMENT_LANGUAGES)
-        usual = collections_of(document)
+        document = choose_language(document, settings.DOCUMENT_LANGUAGES)
+        usual = settings.collections_of(document)
         known = [key for key, collection in COLLECTIONS.items() if collection.language == document]
         chosen = usual if collections is None else (collections,) if isinstance(collections, str) else collections
         if not chosen or not set(chosen) <= set(known):
@@ -154,8 +148,8 @@ class CLEF(MartDataset):
     @staticmethod
     def list_names() -> Iterator[str]:
         """Gives the names of the datasets with the usual collections."""
-        for query in QUERY_LANGUAGES:
-            for document in DOCUMENT_LANGUAGES:
+        for query in settings.QUERY_LANGUAGES:
+            for document in settings.DOCUMENT_LANGUAGES:
                 yield f"clef/{query}-{document}" if document != query else f"clef/{query}"
 
     def catalogue(self) -> Catalogue:
@@ -189,7 +183,9 @@ class CLEF(MartDataset):
         queries = [" ".join(text for field in fields if (text := getattr(topic, field))) for topic in topics]
         if queries and not any(queries):
             lacking = " and no ".join(fields)
-            raise ValueError(f"the topics in {name_of(language)} in {self.catalogue().home} have no {lacking}")
+            raise ValueError(
+                f"the topics in {LANGUAGES.get(language, language)} in {self.catalogue().home} have no {lacking}"
+            )
         return pd.DataFrame({"qid": [topic.qid for topic in topics], "query": queries}, dtype="str")
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
@@ -218,7 +214,7 @@ class CLEF(MartDataset):
         of those that the folder has any topics in.
         """
         topics = self.catalogue().topics
-        asked = topic_languages(*self.languages)
+        asked = settings.topic_languages(*self.languages)
         return tuple(code for code in asked if code in topics or code in self.languages)
 
     def human_translation(self) -> HumanTranslation:
@@ -237,7 +233,7 @@ class CLEF(MartDataset):
         topics = self.catalogue().topics
         if language not in topics:
             raise FileNotFoundError(
-                f"there are no topics in {name_of(language)} in {self.catalogue().home}; there are topics in "
+                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}; there are topics in "
                 f"{', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
             )
         return topics[language]
@@ -321,7 +317,7 @@ class CLEF(MartDataset):
         qids, stated = self.found_qids(), self._stated()
         if stated not in (None, len(qids)):
             found.append(f"{'-'.join(self.languages)} has {len(qids)} topics, but {stated} in the paper")
-        for language in sorted(set(topic_languages(*self.languages)) - set(catalogue.topics)):
+        for language in sorted(set(settings.topic_languages(*self.languages)) - set(catalogue.topics)):
             found.append(f"no topics in {LANGUAGES[language]}")
         known = catalogue.topics.get(self.languages[0], {})
         for field in self.topic_fields:
@@ -350,16 +346,11 @@ class CLEF(MartDataset):
 
     def _stated(self) -> int | None:
         """The paper's number of topics, if the documents are those of the paper."""
-        return PAPER_TOPICS.get(self.languages) if self.corpus_name.count("/") == 1 else None
+        return settings.PAPER_TOPICS.get(self.languages) if self.corpus_name.count("/") == 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process finds what was read in the caches.
         return {**super().__getstate__(), "_catalogue": None, "_documents": None}
-
-
-def name_of(language: str) -> str:
-    """Returns the name of a language, for messages."""
-    return LANGUAGES.get(language, language)
 
 
 def names_of(collections: Iterable[str]) -> str:

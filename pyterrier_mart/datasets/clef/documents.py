@@ -173,8 +173,6 @@ class _Reader:
         self.encoding = ""
         self._name, self._problems = name, problems
         self._found = 0
-        self._as_said = 0  # documents that are in this encoding or UTF-8, and have characters that are not ASCII
-        self._others: list[int] = []  # where those are that are not
 
     def parts(self, stream: IO[bytes]) -> Iterator[bytes]:
         """Yields the parts of a file to its end, or to where it is damaged."""
@@ -221,9 +219,6 @@ class _Reader:
         """Reports what is wrong with the file as a whole."""
         if not self._found:
             self.report(0, "no <DOC> element in the file", "files without documents")
-        if self._others and (self._as_said or self.encoding):
-            what = f"{len(self._others):,} documents are not in {self.encoding or 'UTF-8'} as the others are"
-            self.report(self._others[0], what, "files with several encodings")
 
     def report_outside(self, offset: int, content: bytes) -> None:
         """Reports text between documents, unless it is markup."""
@@ -240,13 +235,13 @@ class _Reader:
         if content.isascii() and self.encoding in ("", "utf-8", "cp1252"):
             return content.decode("ascii")
         try:
-            text = content.decode(self.encoding or "utf-8")
-            self._as_said += 1
-            return text
+            return content.decode(self.encoding or "utf-8")
         except UnicodeError:
             if self.encoding == "cp1252":  # five bytes stand for nothing
                 return content.decode("latin-1")
-        self._others.append(offset)
+        if self.encoding:
+            what = f"a document is not in {self.encoding}, as the file says that it is"
+            self.report(offset, what, "documents in other encodings")
         tag = _DOCNO_TAG.search(content)
         docno = content[tag.end() : tag.end() + 80].partition(b"<")[0].strip() if tag else b""
         key = of_docno(docno.decode("ascii", "replace"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import io
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from pyterrier_mart.archives import ArchiveError
 
-__all__ = ["PartStream", "ascii_parts", "decode", "decode_mixed", "declared_encoding", "read_head", "utf_16_of"]
+__all__ = ["ascii_parts", "decode", "decode_mixed", "declared_encoding", "read_head", "utf_16_of"]
 
 _CHUNK = 1 << 20
 #: A byte order mark, or ASCII with NULs between.
@@ -120,27 +119,3 @@ def ascii_parts(stream: Any, head: bytes) -> Iterator[bytes]:
         head = stream.read1(_CHUNK)
     if decoder:
         yield decoder.decode(b"", True).encode("utf-8", "replace")
-
-
-class PartStream(io.RawIOBase):
-    """A stream of parts that come one after the other."""
-
-    def __init__(self, parts: Iterator[bytes]):
-        """Wraps an iterator of parts."""
-        self._parts, self._rest = parts, b""
-
-    def readable(self) -> bool:
-        """Returns true."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads some bytes into a buffer, and returns how many."""
-        while not self._rest:
-            part = next(self._parts, None)
-            if part is None:
-                return 0
-            self._rest = part
-        data = self._rest[: len(buffer)]
-        self._rest = self._rest[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import codecs
 import re
-from collections.abc import Iterator
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pyterrier_mart.datasets.clef.topics import QID_COLUMNS, canonical_qid
 from pyterrier_mart.problems import Problems
@@ -45,17 +45,17 @@ def is_judgment(line: str) -> bool:
     return parse_judgment(line) is not None and line.split()[1].upper() in ("0", "Q0")
 
 
-def read_qrels(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Judgment]:
+def read_qrels(parts: Iterable[bytes], name: str, problems: Problems) -> Iterator[Judgment]:
     """Yields the judgments of a file, in any order; a malformed line is reported, and the others are read.
 
     Lines that begin with ``#`` are comments, and the first line may name the columns.
 
     Args:
-        stream: The content of the file, decompressed.
+        parts: The content of the file, decompressed, in UTF-8.
         name: Its name, for messages.
         problems: Where damage is reported.
     """
-    for i, line in enumerate(bounded_lines(stream), start=1):
+    for i, line in enumerate(lines_of(parts), start=1):
         first = line.split(maxsplit=1)[:1]
         if not first or first[0].startswith("#") or (i == 1 and first[0].lower() in QID_COLUMNS):
             continue
@@ -66,13 +66,13 @@ def read_qrels(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Jud
             problems.add(name, f"line {i}", what, kind="damaged lines of judgments")
 
 
-def bounded_lines(stream: IO[bytes]) -> Iterator[str]:
+def lines_of(parts: Iterable[bytes]) -> Iterator[str]:
     """Yields lines with any kind of end; of one that is too long, its beginning."""
-    text = io.TextIOWrapper(stream, "utf-8", errors="replace")
-    try:
-        while line := text.readline(_LONGEST_LINE):
-            yield line.removeprefix("\ufeff")
-            while len(line) == _LONGEST_LINE and not line.endswith("\n"):
-                line = text.readline(_LONGEST_LINE)
-    finally:
-        text.detach()  # or it would close the stream
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    rest = ""
+    for part in parts:
+        *lines, rest = (rest + decoder.decode(part)).splitlines(keepends=True) or [""]
+        yield from (line[:_LONGEST_LINE] for line in lines)
+        rest = rest[:_LONGEST_LINE] + rest[_LONGEST_LINE:][-1:]  # with the end of the line
+    if rest:
+        yield rest

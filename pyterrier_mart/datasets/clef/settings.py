@@ -7,7 +7,6 @@ Retrieval. CIKM 2021, https://doi.org/10.1145/3459637.3482452.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 
@@ -17,20 +16,19 @@ __all__ = [
 
 _FORWARD = ("fr", "it", "de", "es")
 _LOW_RESOURCE = ("so", "sw")
-_COLLECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "en": ("lat94",),
-        "fr": ("lemonde94", "lemonde95", "atsfr94", "atsfr95"),
-        "it": ("lastampa94", "agz94", "agz95"),
-        "de": ("fr94", "spiegel", "sda94", "sda95"),
-        "es": ("efe94", "efe95"),
-    }
-)
+_COLLECTIONS: Mapping[str, tuple[str, ...]] = {
+    "en": ("lat94",),
+    "fr": ("lemonde94", "lemonde95", "atsfr94", "atsfr95"),
+    "it": ("lastampa94", "agz94", "agz95"),
+    "de": ("fr94", "spiegel", "sda94", "sda95"),
+    "es": ("efe94", "efe95"),
+}
 
 #: How many topics the paper has, by languages of topics and documents. It does not say so of the other pairs.
-PAPER_TOPICS: Mapping[tuple[str, str], int] = MappingProxyType(
-    {**{(query, "en"): 246 for query in _FORWARD}, **{(query, "en"): 151 for query in _LOW_RESOURCE}}
-)
+PAPER_TOPICS: Mapping[tuple[str, str], int] = {
+    **{(query, "en"): 246 for query in _FORWARD},
+    **{(query, "en"): 151 for query in _LOW_RESOURCE},
+}
 #: The pairs of the paper: languages of topics and documents.
 PAPER_PAIRS: tuple[tuple[str, str], ...] = (*PAPER_TOPICS, *(("en", document) for document in _FORWARD))
 #: The languages that CLEF has documents in.

@@ -1,6 +1,6 @@
 """Topics of the CLEF ad-hoc track in every form in which they were published, and tab-separated topics of one's own.
 
-SGML without a root element (CLEF 2000 to 2003, also TREC's), XML (DIRECT) and TSV. SGML and XML are read alike, by
+SGML without a root element (CLEF 2000 to 2003), XML (DIRECT) and TSV. SGML and XML are read alike, by
 their tags: files of both kinds hold ``&`` and ``<`` that an XML parser refuses.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from pyterrier_mart.datasets.clef.encodings import decode
 from pyterrier_mart.problems import Problems
@@ -18,12 +18,10 @@ from pyterrier_mart.text import LANGUAGES, language_of
 
 __all__ = ["QID_COLUMNS", "Topic", "canonical_qid", "is_topic", "language_of_name", "read_topics"]
 
-#: Real files of topics have some hundred kilobytes.
-_LONGEST = 64 << 20
 _DAMAGE = "damaged topics"
 
 _QID = re.compile(r"(?:10\.2452/)?C?0*([1-9][0-9]{0,5})(?:-AH)?", re.IGNORECASE)
-_OPENING = re.compile(r"<(top|topic)(\s[^<>]*)?>", re.IGNORECASE)
+_OPENING = re.compile(r"<top(?:ic)?(\s[^<>]*)?>", re.IGNORECASE)
 _ROOT = re.compile(r"<topics(\s[^<>]*)?>", re.IGNORECASE)
 _FIELD = re.compile(
     r"<(?:([a-z]{2})-)?(num|identifier|title|desc|description|narr|narrative)(\s[^<>]*)?>", re.IGNORECASE
@@ -37,8 +35,6 @@ _FIELDS = {
 }  # fmt: skip
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-# TREC's topics name the field once more, in the text.
-_TREC_LABEL = re.compile(r"\s*(?:Number|Topic|Description|Narrative)\s*:", re.IGNORECASE)
 #: What the first cell of a table's first line may say.
 QID_COLUMNS = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
 _NAMES = {name.lower(): code for code, name in LANGUAGES.items()}
@@ -74,38 +70,40 @@ def canonical_qid(text: str) -> str:
     return match[1]
 
 
-def language_of_name(name: str) -> str | None:
+def language_of_name(name: str) -> str:
     """Returns the language that the name of a file, or else of the folder it is in, says: ``topics.so.tsv`` is "so".
 
     Args:
         name: The name, with ``/`` between folders.
 
     Returns:
-        An ISO 639-1 code; None if no language is named, or several are.
+        An ISO 639-1 code.
+
+    Raises:
+        ValueError: If no language is named, or several are.
     """
     for part in list(reversed(PurePosixPath(name).parts))[:2]:
         words = (word.lower() for word in re.split(r"[^A-Za-z]+", part))
         codes = {_NAMES.get(word) or (language_of(word) if len(word) in (2, 3) else None) for word in words}
         if found := codes & LANGUAGES.keys():
-            return found.pop() if len(found) == 1 else None
-    return None
+            if len(found) == 1:
+                return found.pop()
+            break
+    raise ValueError(f"{name}: the language of the topics is unknown; name the file like topics.so.tsv")
 
 
-def read_topics(stream: IO[bytes], name: str, problems: Problems) -> Iterator[Topic]:
+def read_topics(parts: Iterable[bytes], name: str, problems: Problems) -> Iterator[Topic]:
     """Yields the topics of a file. A topic that is damaged is reported, and the others are read.
 
     Args:
-        stream: The content of the file, decompressed.
+        parts: The content of the file, decompressed.
         name: Its name, for messages, and for the language if the file itself does not say it.
         problems: Where damage is reported.
 
     Raises:
-        ValueError: If the language is neither in the file nor in its name, or the file is not one of topics.
+        ValueError: If the language is neither in the file nor in its name.
     """
-    data = stream.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise ValueError(f"{name}: larger than {_LONGEST >> 20} MiB, which no file of topics is")
-    text = decode(data)
+    text = decode(b"".join(parts))
     yield from (marked_up if _OPENING.search(text) else tab_separated)(text, name, problems)
 
 
@@ -115,18 +113,6 @@ def is_topic(line: str) -> bool:
     if not 2 <= len(cells) <= 4 or not cells[1]:
         return False
     return cells[0].lower() in QID_COLUMNS or _QID.fullmatch(cells[0]) is not None
-
-
-def needed_language(name: str) -> str:
-    """Returns the language that the name of a file says.
-
-    Raises:
-        ValueError: If it says none.
-    """
-    code = language_of_name(name)
-    if code is None:
-        raise ValueError(f"{name}: the language of the topics is unknown; name the file like topics.so.tsv")
-    return code
 
 
 # ---------------------------------------------------------------------------------------------------- SGML and XML
@@ -144,7 +130,7 @@ def marked_up(text: str, name: str, problems: Problems) -> Iterator[Topic]:
         counted = opening.start()
         closing = _END.search(text, opening.end(), end)
         body = text[opening.end() : closing.start() if closing else end]
-        given, fields = topic_fields(body, attribute_language(opening[2]) or outer, opening[1].lower() == "top")
+        given, fields = topic_fields(body, attribute_language(opening[1]) or outer)
         try:
             qid = canonical_qid(given)
         except ValueError as err:
@@ -153,12 +139,12 @@ def marked_up(text: str, name: str, problems: Problems) -> Iterator[Topic]:
             continue
         for code, texts in (fields or {None: {}}).items():
             if texts.get("title"):
-                yield Topic(qid, code or needed_language(name), **texts)
+                yield Topic(qid, code or language_of_name(name), **texts)
             else:
                 problems.add(name, f"line {line}", f"topic {qid} has no title", kind=_DAMAGE)
 
 
-def topic_fields(body: str, language: str | None, trec: bool) -> tuple[str, dict[str | None, dict[str, str]]]:
+def topic_fields(body: str, language: str | None) -> tuple[str, dict[str | None, dict[str, str]]]:
     """Returns the number of a topic as it is written, and its texts by language; the first of two like fields."""
     qid = ""
     texts: dict[str | None, dict[str, str]] = {}
@@ -167,8 +153,6 @@ def topic_fields(body: str, language: str | None, trec: bool) -> tuple[str, dict
     for tag, end in zip(opened, ends, strict=False):
         closing = _FIELD_END.search(body, tag.end(), end)
         value = body[tag.end() : closing.start() if closing else end]
-        if trec and tag[1] is None and _TREC_LABEL.match(value):
-            value = _TREC_LABEL.sub("", value, count=1)
         value = _CDATA.sub(lambda match: match[1].replace("&", "&amp;"), value)
         value = " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), value).split())
         field = _FIELDS[tag[2].lower()]
@@ -191,7 +175,7 @@ def attribute_language(attributes: str | None) -> str | None:
 
 def tab_separated(text: str, name: str, problems: Problems) -> Iterator[Topic]:
     """Yields the topics of a file of number, title, and if they are there description and narrative."""
-    language = needed_language(name)
+    language = language_of_name(name)
     first = True
     for i, line in enumerate(text.split("\n"), start=1):
         cells = [" ".join(cell.split()) for cell in line.split("\t")]
