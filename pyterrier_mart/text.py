@@ -209,31 +209,31 @@ def _character_map(lang: str, fold: bool) -> _CharacterMap:
     return _CharacterMap(lang, fold)
 
 
-def _chinese_segmenter() -> Callable[[str], list[str]]:
-    try:
-        import rjieba
-    except ImportError as err:
-        raise ImportError(
-            "Chinese text needs a word segmenter: pip install 'pyterrier-mart[zh]' (which installs rjieba)"
-        ) from err
-    return rjieba.cut
+def segmenter(lang: str) -> Callable[[str], list[str]]:
+    """Returns what splits a stretch of Chinese or Thai into words.
 
-
-def _thai_segmenter() -> Callable[[str], list[str]]:
+    Raises:
+        ImportError: If the package that does is not installed.
+    """
     try:
+        if lang == "zh":
+            import rjieba
+
+            cut: Callable[[str], list[str]] = rjieba.cut
+            return cut
         from pythainlp.tokenize import word_tokenize
     except ImportError as err:
         raise ImportError(
-            "Thai text needs a word segmenter: pip install 'pyterrier-mart[th]' (which installs pythainlp)"
+            f"{LANGUAGES[lang]} text needs a word segmenter: pip install 'pyterrier-mart[{lang}]' ({err})"
         ) from err
     # "safe": the plain engine looks ahead without bound in long stretches that can be split in many ways
     return lambda token: word_tokenize(token, engine="newmm-safe", keep_whitespace=False)
 
 
-_SEGMENTERS = {
-    "zh": (re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), _chinese_segmenter),
-    "th": (re.compile("[\u0e00-\u0e7f]"), _thai_segmenter),
-}
+#: The scripts in which words are not separated.
+_UNSEPARATED = {
+    "zh": re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), "th": re.compile("[\u0e00-\u0e7f]"),
+}  # fmt: skip
 
 _CHUNK = re.compile(r"\S+")
 _LONGEST_CACHED_CHUNK = 64
@@ -399,7 +399,7 @@ class Analyzer(pt.Transformer):
     def _words(self, text: str) -> list[str]:
         text = self.normalize(text)
         words = text.split()
-        if self.lang in _SEGMENTERS:
+        if self.lang in _UNSEPARATED:
             words = [word for token in words for word, _, _ in self._parts(token)]
         elif "'" in text:  # few tokens have one
             words = [
@@ -419,7 +419,7 @@ class Analyzer(pt.Transformer):
             if word := token[start:end].replace("'", ""):
                 yield Word(unicodedata.normalize("NFC", word), start, end)
             return
-        if self.lang in _SEGMENTERS and _SEGMENTERS[self.lang][0].search(token):
+        if self.lang in _UNSEPARATED and _UNSEPARATED[self.lang].search(token):
             at = 0
             for word in self._segment(token):
                 at = token.index(word, at)
@@ -430,7 +430,7 @@ class Analyzer(pt.Transformer):
 
     @cached_property
     def _segment(self) -> Callable[[str], list[str]]:
-        return _SEGMENTERS[self.lang][1]()
+        return segmenter(self.lang)
 
     @cached_property
     def _cached_chunk(self) -> Callable[[str], list[Word]]:

@@ -134,7 +134,7 @@ def test_train_refuses_outputs_inside_one_another(fails, tmp_path, output, rever
         TranslationTable.from_dict({"eins": {"one": 1.0}}, "de", "en").save("p")
     (tmp_path / "pairs.tsv").write_text("eins\tone\n")
     args = ["pairs.tsv", "-s", "de", "-t", "en", "-o", output, "--reverse", reverse, "--overwrite"]
-    message = f"--output {output} and --reverse {reverse}: expected directories apart, not one in the other"
+    message = f"--output {output} and --reverse {reverse} must be two directories, not one in the other"
     assert message in fails("train", *args)
 
 

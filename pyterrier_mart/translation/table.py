@@ -96,7 +96,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
         return cls.from_arrays(*storage.from_entries(entries))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> TranslationTable:
+    def load(cls, path: str | os.PathLike[str]) -> TranslationTable:  # type: ignore[override]
         """Opens a table directory, or one of the bundled tables by the name of its direction.
 
         Args:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from pyterrier_mart.cli.table.comparing import diff
-from pyterrier_mart.cli.table.converting import convert, mix
-from pyterrier_mart.cli.table.learning import train, vectors
-from pyterrier_mart.cli.table.looking import info, lookup
-from pyterrier_mart.cli.table.measuring import report
+from pyterrier_mart.cli.table.looking import diff, info, lookup, report
+from pyterrier_mart.cli.table.making import convert, mix, train, vectors
 
 __all__ = ["app"]
 

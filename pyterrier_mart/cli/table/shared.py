@@ -1,30 +1,41 @@
-"""What the commands share: their arguments, tables by name, and what they say."""
+"""What the commands share: their arguments, tables by name, and outputs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyterrier as pt
 import typer
 
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.artifact import META
-from pyterrier_mart.cli.console import out, speaks_unicode
+from pyterrier_mart.cli.console import say, speaks_unicode
+from pyterrier_mart.cli.rerank import read_topics
 from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation.storage import FILES
 
 __all__ = [
-    "Overwrite", "SkipMalformed", "TableName", "check_json", "check_output", "load", "named_tables", "numbers",
-    "print_json", "say_written", "write_json",
+    "Overwrite", "SkipMalformed", "TableName", "TableNames", "Topics", "Variant", "check_output", "load",
+    "named_tables", "numbers", "print_json", "read_queries", "say_written", "write_json",
 ]  # fmt: skip
 
 TableName = Annotated[str, typer.Argument(help="A table directory, or a bundled one such as de-en.", metavar="TABLE")]
+TableNames = Annotated[
+    list[str], typer.Argument(help="Tables of one direction: directories, or bundled ones.", metavar="TABLE...")
+]
 SkipMalformed = Annotated[
     bool, typer.Option("--skip-malformed", help="Skip and count malformed lines instead of stopping at the first.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing tables.")]
+Topics = Annotated[
+    str | None,
+    typer.Option(help="Queries: a dataset such as mart:xquad-r/de-en, or a file of lines qid<TAB>query."),
+]
+Variant = Annotated[str | None, typer.Option(help="Which topics of the dataset, such as title.")]
 
 
 def load(name: str, source: str | None = None, target: str | None = None) -> TranslationTable:
@@ -35,21 +46,21 @@ def load(name: str, source: str | None = None, target: str | None = None) -> Tra
         ValueError: If it has another direction.
     """
     if not name or not (Path(name).exists() or name in TranslationTable.bundled()):
-        raise FileNotFoundError(
-            f"no file or table {name!r}; bundled tables are {', '.join(TranslationTable.bundled())}"
-        )
+        bundled = ", ".join(TranslationTable.bundled())
+        raise FileNotFoundError(f"no file or table {name!r}; bundled tables are {bundled}")
     table = TranslationTable.load(name)
-    wanted = tuple(known if given is None else language_code(given)
-                   for given, known in zip((source, target), table.languages, strict=True))  # fmt: skip
-    if wanted != table.languages:
+    given = [
+        language_code(code) if code else known for code, known in zip((source, target), table.languages, strict=True)
+    ]
+    if given != [*table.languages]:
         raise ValueError(
-            f"the table {name} translates {'-'.join(table.languages)}, but --source and --target say {'-'.join(wanted)}"
+            f"the table {name} translates {'-'.join(table.languages)}, but --source and --target say {'-'.join(given)}"
         )
     return table
 
 
-def named_tables(names: list[str]) -> tuple[list[str], list[TranslationTable]]:
-    """Loads tables of one direction; returns their names, those that are alike numbered, and the tables.
+def named_tables(names: Sequence[str]) -> dict[str, TranslationTable]:
+    """Loads tables of one direction; returns them by their names, of which those that are alike are numbered.
 
     Raises:
         FileNotFoundError: If there is no such table.
@@ -62,18 +73,55 @@ def named_tables(names: list[str]) -> tuple[list[str], list[TranslationTable]]:
                 f"{name} translates {'-'.join(table.languages)}, and {names[0]} {'-'.join(tables[0].languages)}; "
                 "expected tables of one direction"
             )
-    return [f"{name} ({i})" if names.count(name) > 1 else name for i, name in enumerate(names, 1)], tables
+    numbered = [f"{name} ({i})" if names.count(name) > 1 else name for i, name in enumerate(names, 1)]
+    return dict(zip(numbered, tables, strict=True))
 
 
-def check_output(path: Path, overwrite: bool, *, is_table: bool) -> None:
-    """Checks that a path may be written to, before the work and not after it.
+def read_queries(topics: str | None, variant: str | None, lang: str) -> list[str] | None:
+    """Returns the queries of a dataset or file; ``None`` if there is neither.
+
+    Args:
+        topics: A dataset, or a file.
+        variant: Which topics of the dataset.
+        lang: The language that they must be in, as far as a dataset says which they are in.
 
     Raises:
-        FileExistsError: If there is something that is not to be replaced; in the words of the command line.
-        NotADirectoryError: If a parent is a file.
+        OSError: If the file cannot be read.
+        ValueError: If there is no such dataset, it has no queries or those of another language, or the file is
+            malformed.
     """
+    if topics is None:
+        return None
+    if Path(topics).exists():
+        if variant is not None:
+            raise ValueError(f"--variant is for datasets, and --topics {topics} is a file")
+        return list(read_topics(topics).values())
+    try:
+        dataset = pt.get_dataset(topics)
+    except (KeyError, ValueError) as err:
+        raise ValueError(f"--topics {topics}: there is no such file or dataset") from err
+    languages = getattr(dataset, "languages", None)
+    if languages and languages[0] != lang:
+        raise ValueError(f"--topics {topics} has queries in {languages[0]}, and the table translates from {lang}")
+    frame = dataset.get_topics(variant) if variant is not None else dataset.get_topics()
+    if "query" not in frame:
+        raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}: name one of them with --variant")
+    return [query for query in frame["query"] if isinstance(query, str)]
+
+
+def check_output(path: Path | None, overwrite: bool = True, *, is_table: bool = False) -> None:
+    """Checks that a path, if there is one, may be written to: before the work and not after it.
+
+    Raises:
+        OSError: If there is something that is not to be replaced, in the words of the command line, or a parent is a
+            file.
+    """
+    if path is None:
+        return
     if is_table:
         check_free(path, True, META, FILES)
+    elif path.is_dir() and overwrite:
+        raise IsADirectoryError(f"cannot write the file {path}: it is a directory")
     if not overwrite and (any(path.iterdir()) if path.is_dir() and is_table else path.exists()):
         raise FileExistsError(f"{path} exists; name another path or pass --overwrite")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
@@ -83,26 +131,12 @@ def check_output(path: Path, overwrite: bool, *, is_table: bool) -> None:
 
 def say_written(path: Path, table: TranslationTable) -> None:
     """Says which table was written where."""
-    size = f"{'-'.join(table.languages)}, {len(table):,} entries"
-    out.print(f"wrote {path} ({size})", markup=False, emoji=False, soft_wrap=True)
+    say(f"wrote {path} ({'-'.join(table.languages)}, {len(table):,} entries)")
 
 
 def print_json(value: Any) -> None:
     """Prints a value as JSON."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=not speaks_unicode()))
-
-
-def check_json(path: Path | None) -> None:
-    """Checks that a JSON file can be written, before the work and not after it.
-
-    Raises:
-        IsADirectoryError: If it is a directory.
-        NotADirectoryError: If a parent is a file.
-    """
-    if path is not None:
-        if path.is_dir():
-            raise IsADirectoryError(f"cannot write the file {path}: it is a directory")
-        check_output(path, True, is_table=False)
 
 
 def write_json(path: Path | None, value: Any) -> None:
@@ -119,11 +153,9 @@ def numbers(option: str, text: str, *, least: int, n: int | None = None) -> list
     Raises:
         ValueError: If they are no whole numbers, too small, or not ``n``.
     """
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or (n is not None and len(numbers) != n) or min(numbers) < least:
-        wanted = f"{n} whole numbers" if n is not None else "whole numbers"
-        raise ValueError(f"{option} {text!r}: expected {wanted} from {least} with commas between")
-    return numbers
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) >= least for part in parts) or len(parts) != (n or len(parts)):
+        raise ValueError(
+            f"{option} {text!r}: expected {f'{n} ' if n else ''}whole numbers from {least}, with commas between"
+        )
+    return [int(part) for part in parts]

@@ -204,12 +204,15 @@ def positions(
     """
     if columns is None:
         # Two columns are a list without weights; more columns without the name of one are a mistake to report.
-        columns = list(defaults if isinstance(names[0], str) else range(3))[: max(2, min(len(names), 3))]
+        known: list[Column] = [*defaults] if isinstance(names[0], str) else [*range(3)]
+        columns = known[: max(2, min(len(names), 3))]
     if isinstance(columns, str) or not 2 <= len(columns) <= 3:
         raise ValueError(f"columns must be those of source, target and perhaps weight, not {columns!r}")
     places = []
     for column in columns:
-        place = column % len(names) if isinstance(column, int) and -len(names) <= column < len(names) else column
+        place: Column = (
+            column % len(names) if isinstance(column, int) and -len(names) <= column < len(names) else column
+        )
         if isinstance(place, str) and place in names:
             place = names.index(place)
         if not isinstance(place, int) or not place < len(names):
@@ -217,7 +220,7 @@ def positions(
                 f"{where}: missing column {column!r}; found {', '.join(map(repr, names))}; if this is no header, say "
                 "which format it is, such as 'muse'"
             )
-        places.append(place)
+        places.append(place % len(names))
     return places
 
 

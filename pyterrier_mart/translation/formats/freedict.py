@@ -132,9 +132,9 @@ def read_dictd(index: Text, dictionary: Text, builder: EntryBuilder) -> None:
                 continue
             try:
                 # A fourth field may hold the headword as it was before it was normalised for sorting.
-                headword, offset, length = line.split("\t")[:3]
-                headwords[decode(offset), decode(length)].append((n, headword))
-            except ValueError:
+                headword, *span = line.split("\t")[:3]
+                headwords[decode(span[0]), decode(span[1])].append((n, headword))
+            except (ValueError, IndexError):
                 builder.bad(f"expected headword, offset and length (base-64 digits), found {line[:80]!r}", n)
     with dictionary.open() as stream:
         text = stream.read()
