@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyterrier_mart.datasets.clef.settings import PAPER_TOPICS
-from pyterrier_mart.translation.faults import Faults
+from pyterrier_mart.problems import Faults
 from pyterrier_mart.translation.formats.common import lines
 
 __all__ = ["FORMAT", "FORWARD", "OTHER", "Stated", "Values", "read_values", "stated"]

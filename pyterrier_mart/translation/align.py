@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_choice, check_whole
+from pyterrier_mart.problems import TableFormatError
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation.entries import Entries, table_analyzer
-from pyterrier_mart.translation.faults import TableFormatError
 
 __all__ = ["Aligner", "Side", "places", "train"]
 

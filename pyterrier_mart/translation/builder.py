@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyterrier_mart.checks import check_choice
+from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation.entries import Entries, Weights, table_analyzer
-from pyterrier_mart.translation.faults import Faults, TableFormatError
 
 __all__ = ["EntryBuilder", "Phrases", "TableFormatError"]
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
 from pyterrier_mart.archives import plain_name
+from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import language_code, language_of
-from pyterrier_mart.translation.faults import Faults, TableFormatError
 from pyterrier_mart.translation.formats.common import Package, Text, lines, listing, open_binary, records
 
 __all__ = ["SentencePairs", "read_pairs"]

@@ -19,9 +19,9 @@ import pyterrier as pt
 
 from pyterrier_mart.archives import files, members, plain_name
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import LANGUAGES, language_of
 from pyterrier_mart.translation.builder import EntryBuilder
-from pyterrier_mart.translation.faults import Faults, TableFormatError
 
 __all__ = [
     "Package", "Text", "check_direction", "fields", "lines", "listing", "number", "open_binary", "records", "rows",
