@@ -4,10 +4,8 @@ Tables, indexes, queries and the attention matrices of the re-ranker all ask an 
 that one spelling of a word is one string everywhere. Two analyzers whose :attr:`Analyzer.spec` are equal spell every
 word alike.
 
-The heart is one translation map from character to replacement, applied in C by :meth:`str.translate` to text that was
-NFKC-normalised and case-folded: letters become their folded form, marks that are diacritics vanish, everything that
-is not part of a word becomes a space. What is left to do for each word is rare (English possessives) or the work of a
-segmenter (Chinese, Thai).
+Characters are folded first (:mod:`pyterrier_mart.characters`). What is left to do for each word is rare (English
+possessives) or the work of a segmenter (Chinese, Thai).
 """
 
 from __future__ import annotations
@@ -16,12 +14,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.characters import clusters, normalized
 from pyterrier_mart.links import HELP_URL
 
 __all__ = ["LANGUAGES", "Analyzer", "QueryTerms", "Word", "language_code", "language_of", "specs_of"]
@@ -112,101 +111,8 @@ class Word(NamedTuple):
     end: int
 
 
-# How an apostrophe inside a word is read. Romance elision (l'eau, dell'arte) and Turkish case endings on names
-# (Ankara'da) separate words; in Somali (go'aan), Swahili (ng'ombe) and Hausa ('ya) it is a letter that writers also
-# leave out, so it is dropped without a break; in English it closes a possessive or an abbreviated word.
-_JOIN, _ENGLISH, _SPLIT = "join", "english", "split"
-_APOSTROPHE_RULES = {"en": _ENGLISH, "so": _JOIN, "sw": _JOIN, "ha": _JOIN, "yo": _JOIN, "uk": _JOIN}
-_APOSTROPHES = frozenset("'\u2018\u2019\u201b\u02bb\u02bc\u02b9\u02bd\u02be\u02bf\u2032\u055a\ua78c`\uff07")
-
 # Marks that carry the word's identity: without them six Vietnamese words fall into one.
 _KEEP_DIACRITICS = frozenset({"vi"})
-
-# Letters whose mark is drawn into the letter, so that Unicode does not decompose them, and Arabic letters that
-# writers use one for another at the same place of a word (alef with or without hamza, final yeh without dots).
-_FOLDED_LETTERS = {
-    "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ŋ": "ng", "þ": "th",
-    "ŧ": "t", "ɓ": "b", "ɗ": "d", "ƙ": "k", "ƴ": "y", "ɛ": "e", "ɔ": "o", "ə": "e", "ƒ": "f", "ĸ": "k",
-    "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك",
-}  # fmt: skip
-
-_ZERO_WIDTH_SPACE = 0x200B  # the one invisible character that does separate words
-_TATWEEL = 0x0640
-_MIDDLE_DOT = 0xB7  # joins in Catalan (col·lecció), separates elsewhere
-
-# Normalising takes time quadratic in the number of marks in succession, and no writing system has many: those after
-# the first 64 are dropped. Every eighth character shows whether there may be so many.
-_MOST_MARKS = 64
-_MARKS_SAMPLED = re.compile(r"[^\w\s\x00-\x7f]{8}")
-_MARKS = re.compile(r"[^\w\s\x00-\x7f]{64,}")
-
-
-def _is_latin_greek_cyrillic_mark(code: int) -> bool:
-    return 0x0300 <= code <= 0x036F or 0x1AB0 <= code <= 0x1AFF or 0x1DC0 <= code <= 0x1DFF or 0xFE20 <= code <= 0xFE2F
-
-
-def _is_arabic_vowel_mark(code: int) -> bool:
-    return 0x064B <= code <= 0x065F or code == 0x0670 or 0x0610 <= code <= 0x061A or 0x06D6 <= code <= 0x06ED
-
-
-class _CharacterMap(dict[int, str]):
-    """Maps a character of case-folded NFKC text to what stands for it in words; entries are made when first met."""
-
-    def __init__(self, lang: str, fold: bool):
-        self._turkish = lang == "tr"
-        self._fold = fold
-        self._joining_dot = lang == "ca"
-        self._apostrophe = {_JOIN: "", _SPLIT: " ", _ENGLISH: "'"}[_APOSTROPHE_RULES.get(lang, _SPLIT)]
-
-    def __missing__(self, code: int) -> str:
-        self[code] = out = self._replacement(code)
-        return out
-
-    def _replacement(self, code: int) -> str:
-        char = chr(code)
-        if char in _APOSTROPHES:
-            return self._apostrophe
-        if code == _ZERO_WIDTH_SPACE:
-            return " "
-        if code == _MIDDLE_DOT and self._joining_dot:
-            return ""
-        category = unicodedata.category(char)
-        if code == _TATWEEL or category in ("Cf", "Me") or _is_variation_selector(code):
-            return ""
-        if category[0] == "M":
-            if _is_latin_greek_cyrillic_mark(code):
-                return "" if self._fold else char
-            return "" if _is_arabic_vowel_mark(code) else char
-        if category == "Nd":
-            return str(unicodedata.decimal(char))
-        if category[0] == "L":
-            return self._letter(char) if self._fold else char
-        return char if category[0] == "N" else " "
-
-    def _letter(self, char: str) -> str:
-        if char in _FOLDED_LETTERS:
-            return char if char == "ı" and self._turkish else _FOLDED_LETTERS[char]
-        bare = "".join(c for c in unicodedata.normalize("NFD", char) if not _is_latin_greek_cyrillic_mark(ord(c)))
-        # The base of a decomposed letter may itself have a drawn-in mark (ǿ is ø with an acute accent).
-        return unicodedata.normalize("NFC", "".join(_FOLDED_LETTERS.get(c, c) if c != char else c for c in bare))
-
-
-def _drop_marks(match: re.Match[str]) -> str:
-    kept, marks = [], 0
-    for char in match.group():
-        marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0
-        if marks <= _MOST_MARKS:
-            kept.append(char)
-    return "".join(kept)
-
-
-def _is_variation_selector(code: int) -> bool:
-    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
-
-
-@cache
-def _character_map(lang: str, fold: bool) -> _CharacterMap:
-    return _CharacterMap(lang, fold)
 
 
 def segmenter(lang: str) -> Callable[[str], list[str]]:
@@ -347,28 +253,16 @@ class Analyzer(pt.Transformer):
 
             words = stopwordsiso.stopwords(self.lang)
         # Entries that are several words here ("d'un", "thank you") are left out: their parts may be content words.
-        analysed = (self._words(word) for word in words)
+        analysed = (self.all_words(word) for word in words)
         return frozenset(parts[0] for parts in analysed if len(parts) == 1)
 
     def normalize(self, text: str) -> str:
         """Returns the text folded, with single characters for words' letters and spaces for what separates them."""
-        if not text.isascii():
-            if _MARKS_SAMPLED.search(text[::8]):
-                text = _MARKS.sub(_drop_marks, text)
-            # The acute accent's two forms before NFKC, which would make a space and a combining mark of them.
-            text = unicodedata.normalize("NFKC", text.replace("\u00b4", "'").replace("\u1ffd", "'"))
-        if self.lang == "tr":
-            text = text.replace("İ", "i").replace("I", "ı")
-        text = (text.lower() if text.isascii() else text.casefold()).translate(_character_map(self.lang, self.fold))
-        if text.isascii():
-            return text
-        # Characters that came together because something between them went may form one letter.
-        text = unicodedata.normalize("NFC", text)
-        return text.replace("\u0e4d\u0e32", "\u0e33") if self.lang == "th" else text  # NFKC splits SARA AM
+        return normalized(text, self.lang, self.fold)
 
     def tokens(self, text: str) -> list[str]:
         """Returns the words of a text in order, without stop words if this analyzer leaves them out."""
-        words = self._words(text)
+        words = self.all_words(text)
         if not self.numbers:
             words = [word for word in words if any(map(str.isalpha, word))]
         if self.stop:
@@ -396,7 +290,8 @@ class Analyzer(pt.Transformer):
                     out.append(Word(word, base + start, base + end))
         return out
 
-    def _words(self, text: str) -> list[str]:
+    def all_words(self, text: str) -> list[str]:
+        """Returns the words of a text, stop words and numbers included."""
         text = self.normalize(text)
         words = text.split()
         if self.lang in _UNSEPARATED:
@@ -407,8 +302,7 @@ class Analyzer(pt.Transformer):
                 for token in words
                 for word in ([part.text for part in self._parts(token)] if "'" in token else [token])
             ]
-        # A mark that lost its letter is no word.
-        return words if text.isascii() else [word for word in words if _is_word(word)]
+        return words if text.isascii() else [word for word in words if is_word(word)]
 
     def _parts(self, token: str) -> Iterator[Word]:
         """Yields the words of a normalised stretch without white space, with their offsets in it."""
@@ -440,14 +334,14 @@ class Analyzer(pt.Transformer):
         """Finds the words of a stretch without white space and the characters that each came from."""
         normal: list[str] = []
         origins: list[tuple[int, int]] = []  # for each character of the normal form, the offsets it came from
-        for start, end in _clusters(chunk):
+        for start, end in clusters(chunk):
             piece = self.normalize(chunk[start:end])
             normal.append(piece)
             origins.extend([(start, end)] * len(piece))
         words = []
         for match in _CHUNK.finditer("".join(normal)):
             for word, start, end in self._parts(match.group()):
-                if _is_word(word):
+                if is_word(word):
                     first, last = match.start() + start, match.start() + end - 1
                     # Marks on both sides of what vanished came together only now.
                     words.append(Word(unicodedata.normalize("NFC", word), origins[first][0], origins[last][1]))
@@ -468,32 +362,6 @@ class Analyzer(pt.Transformer):
         return inp.assign(toks=pd.Series(toks, index=inp.index, dtype=object))
 
 
-def _is_word(word: str) -> bool:
+def is_word(word: str) -> bool:
+    """Returns whether there is a letter or digit: a mark that lost its letter is no word."""
     return word[0].isalnum() or any(map(str.isalnum, word))
-
-
-def _clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the offsets of stretches that normalise independently of their neighbours.
-
-    A letter and the marks, invisible characters and Hangul vowels or finals after it can interact; letters cannot.
-    The zero-width space is invisible, but separates.
-    """
-    start = 0
-    for i in range(1, len(text)):
-        char = text[i]
-        if char.isascii() or not _continues(char):
-            yield start, i
-            start = i
-    if text:
-        yield start, len(text)
-
-
-@lru_cache(maxsize=4096)
-def _continues(char: str) -> bool:
-    code = ord(char)
-    # U+0E33 and U+0EB3 decompose into a mark and a letter; half-width kana marks and Hangul jamo compose.
-    return (
-        (unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") and code != _ZERO_WIDTH_SPACE)
-        or 0x1160 <= code <= 0x11FF
-        or code in (0x0E32, 0x0E33, 0xFF9E, 0xFF9F)
-    )

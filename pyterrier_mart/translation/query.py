@@ -127,7 +127,7 @@ class SMTQueryTranslator(pt.Transformer):
             self._prepare()
         words = self._words.tokens(query)
         # A query of stop words only ("Wer ist das?") is better asked than dropped.
-        return words if words or not self.stop else self._words._words(query)
+        return words if words or not self.stop else self._words.all_words(query)
 
     def _translate(self, word: str) -> tuple[tuple[str, float], ...]:
         """The translations of a term and their weights, remembered: queries repeat words."""
