@@ -39,8 +39,8 @@ from pyterrier_mart.meta import (
     kfold_by_group,
     load_sentence_transformer,
 )
-from pyterrier_mart.meta.episodes import MetaTask
 from pyterrier_mart.meta.learners import MAML
+from pyterrier_mart.meta.tasks import MetaTask
 
 LENGTHS = (32, 64)
 WAYS = {
@@ -74,7 +74,7 @@ def task() -> MetaTask:
 def gradients(encoder: TextEncoder, way: str, steps: int, of: MetaTask) -> dict[str, torch.Tensor]:
     """Returns the outer gradients of a meta-step."""
     made = learner(encoder, way, steps)
-    made._outer_gradient([of])
+    made.outer_gradient([of])
     found = {name: weight.grad.clone() for name, weight in made.trained.items() if weight.grad is not None}
     made.optimizer.zero_grad(set_to_none=True)
     return found

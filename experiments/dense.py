@@ -30,9 +30,9 @@ from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.evaluation import METRICS, to_markdown
+from pyterrier_mart.evaluation.folds import kfold_by_group
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.folds import kfold_by_group
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
 

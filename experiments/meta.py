@@ -37,10 +37,10 @@ from experiments.options import at_least, device
 from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS
 from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.files import atomic_file
-from pyterrier_mart.meta.arrangements import TRANSFER_MODES
 from pyterrier_mart.meta.config import ALGORITHMS, NEGATIVES, QUERY_SAMPLING
 from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.sampling import TripletTaskSampler
+from pyterrier_mart.meta.tasks import TRANSFER_MODES
 
 _MODELS = ("zero-shot", "fine-tune", "few-shot", "joint", "maml", "maml-align")
 _SYSTEMS = tuple(system for model in _MODELS for system in (model, f"{model}+centring"))

@@ -19,13 +19,15 @@ from typing import Any
 import pandas as pd
 
 from experiments import report
-from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus
+from pyterrier_mart.datasets.corpus import MultilingualCorpus
+from pyterrier_mart.datasets.graded_pairs import PairCorpus
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
-from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, lareqa_run, sts_evaluate, summarise
+from pyterrier_mart.evaluation.folds import Fold, kfold_by_group, kfold_pairs
+from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, lareqa_run, summarise
+from pyterrier_mart.evaluation.sts import sts_evaluate
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.folds import Fold, kfold_by_group, kfold_pairs
 from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 from pyterrier_mart.meta.sampling import PairTaskSampler, TaskSampler, TripletTaskSampler

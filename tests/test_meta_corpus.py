@@ -1,3 +1,5 @@
+"""Corpora in several languages, graded pairs, folds without leaks, transfer modes, settings."""
+
 import json
 import pickle
 
@@ -5,19 +7,14 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 
-from pyterrier_mart.datasets import STS17, xquad_r
-from pyterrier_mart.datasets.corpus import STS_TRACKS, XQUAD_R_LANGS, MultilingualCorpus, PairCorpus, normalised
-from pyterrier_mart.meta.arrangements import (
-    TRANSFER_MODES,
-    Arrangement,
-    parse_arrangements,
-    transfer_paths,
-)
+from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, EmptyLanguageError, MultilingualCorpus, normalised
+from pyterrier_mart.datasets.graded_pairs import STS_TRACKS, PairCorpus
+from pyterrier_mart.evaluation.folds import LeakageError, check_leakage, kfold_by_group, kfold_pairs
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.errors import EmptyLanguageError, LeakageError
-from pyterrier_mart.meta.folds import check_leakage, kfold_by_group, kfold_pairs
+from pyterrier_mart.meta.tasks import TRANSFER_MODES, Arrangement, parse_arrangements, transfer_paths
 
-# Of each fold: questions of training, validation and test set, and test candidates of each language.
+# Of each fold: queries of training, validation and test set, and test documents of each language.
 FOLDS = [
     ((696, 220, 274), (184, 208, 192, 184, 183, 146, 187)),  # the paper's Table 2
     ((708, 220, 262), (281, 314, 291, 286, 299, 197, 267)),
@@ -43,23 +40,20 @@ def sts():
 
 
 def frames(groups=6):
-    """Two languages; each group has two questions, an answer to both, and another document."""
+    """Two languages; each group has two queries, an answer to both, and another document."""
     topics, docs, qrels = [], [], []
     for g in range(groups):
         for lang in ("de", "en"):
-            docs += [
-                {"docno": f"{lang}{g}{c}", "text": f"{lang} text {c} of article {g}", "doc_lang": lang,
-                 "dgroup": f"{g}{c}", "group": f"g{g}"}
-                for c in "ab"
-            ]  # fmt: skip
+            docs += [(f"{lang}{g}{c}", f"{lang} text {c} of article {g}", lang, f"{g}{c}", f"g{g}") for c in "ab"]
             for i in range(2):
                 qid = f"{lang}-q{g}{i}"
-                topics.append(
-                    {"qid": qid, "query": f"{lang} question {i} on {g}", "query_lang": lang, "qgroup": f"q{g}{i}",
-                     "group": f"g{g}"}
-                )  # fmt: skip
-                qrels += [{"qid": qid, "docno": f"{to}{g}a", "label": 1} for to in ("de", "en")]
-    return pd.DataFrame(topics), pd.DataFrame(docs), pd.DataFrame(qrels)
+                topics.append((qid, f"{lang} question {i} on {g}", lang, f"q{g}{i}", f"g{g}"))
+                qrels += [(qid, f"{to}{g}a", 1) for to in ("de", "en")]
+    return (
+        pd.DataFrame(topics, columns=["qid", "query", "query_lang", "qgroup", "group"]),
+        pd.DataFrame(docs, columns=["docno", "text", "doc_lang", "dgroup", "group"]),
+        pd.DataFrame(qrels, columns=["qid", "docno", "label"]),
+    )
 
 
 def changed(frame, row, **values):
@@ -93,25 +87,19 @@ def pair_frame(rows=6):
 
 def test_xquad_r(xquad):
     assert xquad.query_langs == xquad.doc_langs == XQUAD_R_LANGS
-    assert list(xquad.topics) == ["qid", "query", "query_lang", "qgroup", "group"]
-    assert list(xquad.docs) == ["docno", "text", "doc_lang", "dgroup", "group"]
     assert len(xquad.topics) == 7 * 1190 and len(xquad.docs) == 8214 and len(xquad.qrels) == 49 * 1190
     assert xquad.topics["qgroup"].nunique() == 1190 and len(xquad.groups) == 48
     assert (xquad.topics["qid"] == xquad.topics["query_lang"] + "-" + xquad.topics["qgroup"]).all()
-    assert xquad.topics["qid"].is_unique and xquad.docs["docno"].is_unique
-    assert xquad.groups[0] == "Super_Bowl_50"
-    assert "xquad-r" in repr(xquad) and "1190 questions" in repr(xquad) and "8214 candidates" in repr(xquad)
+    assert "xquad-r" in repr(xquad) and "1190 queries" in repr(xquad) and "8214 documents" in repr(xquad)
 
 
-def test_every_question_is_relevant_to_its_answer_in_every_language(xquad):
-    assert set(xquad.relevant) == set(xquad.queries)
+def test_every_query_is_relevant_to_its_answer_in_every_language(xquad):
     for lang in ("el", "th"):
         of_lang = pt.get_dataset(f"mart:xquad-r/{lang}").get_qrels()
         answer = dict(zip(of_lang["qid"].str[3:], of_lang["docno"], strict=True))
-        for qid, docnos in xquad.relevant.items():
-            assert answer[qid[3:]] in docnos
-    assert all({docno[:2] for docno in docnos} == set(XQUAD_R_LANGS) for docnos in xquad.relevant.values())
+        assert all(answer[qid[3:]] in docnos for qid, docnos in xquad.relevant.items())
     assert {len(docnos) for docnos in xquad.relevant.values()} == {7}
+    assert all({docno[:2] for docno in docnos} == set(XQUAD_R_LANGS) for docnos in xquad.relevant.values())
 
 
 def test_texts_are_those_of_the_dataset(xquad):
@@ -122,46 +110,33 @@ def test_texts_are_those_of_the_dataset(xquad):
         }
         topics = dataset.get_topics()
         assert topics["query"].tolist() == [xquad.queries[qid] for qid in topics["qid"]]
-
-
-def test_sentences_with_their_context(xquad):
     corpus = MultilingualCorpus.xquad_r(["de", "en"], doc_text="sentence+context")
     dataset = pt.get_dataset("mart:xquad-r/de").documents()
     for docno in ("de-000-00", "de-239-01"):
         assert corpus.documents[docno] == dataset[docno]["text"] + " " + dataset[docno]["context"]
-    assert corpus.fingerprint != MultilingualCorpus.xquad_r(["de", "en"]).fingerprint
-    with pytest.raises(ValueError, match="doc_text must be 'sentence' or 'sentence.context', not 'paragraph'"):
-        MultilingualCorpus.xquad_r(["de"], doc_text="paragraph")
 
 
 def test_translations_of_an_answer_have_one_dgroup(xquad):
     dgroup = dict(zip(xquad.docs["docno"], xquad.docs["dgroup"], strict=True))
-    of_question = {}
+    of_query = {}
     for qid, docnos in xquad.relevant.items():
         (shared,) = {dgroup[docno] for docno in docnos}
-        assert of_question.setdefault(qid[3:], shared) == shared
+        assert of_query.setdefault(qid[3:], shared) == shared
     answering = xquad.docs["docno"].isin(xquad.qrels["docno"])
-    # No more than that: sentences are joined only if there is a question for both, directly or by way of others.
-    assert set(xquad.docs["dgroup"][answering]) == set(of_question.values())
+    # No more than that: sentences are joined only if there is a query for both, directly or by way of others.
+    assert set(xquad.docs["dgroup"][answering]) == set(of_query.values())
     assert (xquad.docs["dgroup"] == xquad.docs["docno"])[~answering].all()
-    assert xquad.docs[answering].groupby("dgroup")["docno"].agg(lambda d: d.str[3:6].nunique()).eq(1).all()
     assert xquad.docs["dgroup"][answering].nunique() == 494  # linked by all seven languages
-    one = MultilingualCorpus.xquad_r(["de"])
-    assert one.docs["dgroup"].is_unique and set(one.doc_langs) == {"de"}
+    assert MultilingualCorpus.xquad_r(["de"]).docs["dgroup"].is_unique
     assert xquad.docs.groupby("dgroup")["group"].nunique().eq(1).all()
 
 
 def test_xquad_r_of_other_languages():
     corpus = MultilingualCorpus.xquad_r(["zho", "en"])
     assert corpus.doc_langs == ("en", "zh") and corpus.topics["query_lang"].unique().tolist() == ["zh", "en"]
-    with pytest.raises(ValueError, match="'fr' is not available"):
-        MultilingualCorpus.xquad_r(["de", "fr"])
-    with pytest.raises(ValueError, match="langs: de is named twice"):
-        MultilingualCorpus.xquad_r(["de", "deu"])
-    with pytest.raises(ValueError, match="langs: expected at least one"):
-        MultilingualCorpus.xquad_r([])
-    with pytest.raises(TypeError, match="langs.*'de'"):
-        MultilingualCorpus.xquad_r("de")
+    for langs, message in ((["de", "fr"], "'fr' is not available"), (["de", "deu"], "langs: de is named twice")):
+        with pytest.raises(ValueError, match=message):
+            MultilingualCorpus.xquad_r(langs)
 
 
 # ----------------------------------------------------------------------------------------------------- from datasets
@@ -170,25 +145,20 @@ def test_xquad_r_of_other_languages():
 def test_from_bundled_dataset(xquad):
     corpus = MultilingualCorpus.from_dataset(pt.get_dataset("mart:xquad-r/de-el"))
     same = xquad.restrict(["de"], ["el"])
-    assert corpus.queries == same.queries and corpus.documents == same.documents
-    assert corpus.relevant == same.relevant
+    assert corpus.documents == same.documents and corpus.relevant == same.relevant
     pd.testing.assert_frame_equal(corpus.topics, same.topics)
     pd.testing.assert_series_equal(corpus.docs["group"], same.docs["group"])
     counts = [[len(split.topics) for split in (f.train, f.valid, f.test)] for f in kfold_by_group(corpus)]
-    assert counts == [list(questions) for questions, _ in FOLDS]
+    assert counts == [list(queries) for queries, _ in FOLDS]
     paragraphs = MultilingualCorpus.from_dataset(
         pt.get_dataset("mart:xquad-r/de-el/paragraphs"), fields=["title", "text"]
     )
     assert len(paragraphs.docs) == 240 and paragraphs.documents["el-000"].startswith("Super_Bowl_50 Η άμυνα ")
-    assert paragraphs.docs.drop_duplicates("group")["docno"].tolist() == [f"el-{i:03d}" for i in range(0, 240, 5)]
 
 
 class Dataset(pt.datasets.Dataset):
-    def __init__(self, **columns):
-        self.columns = columns
-
     def get_topics(self, variant=None):
-        return pd.DataFrame({"qid": [1, 2, 3], "query": ["eins", "zwei", "drei"]}).rename(columns=self.columns)
+        return pd.DataFrame({"qid": [1, 2, 3], "query": ["eins", "zwei", "drei"]})
 
     def get_corpus_iter(self, verbose=True):
         return iter([{"docno": f"d{i}", "title": f"title {i}", "text": f"text {i}"} for i in range(4)])
@@ -199,23 +169,12 @@ class Dataset(pt.datasets.Dataset):
 
 def test_from_any_dataset():
     corpus = MultilingualCorpus.from_dataset(Dataset(), "de", "en", fields=["title", "text"])
-    assert corpus.queries == {"1": "eins", "2": "zwei"}  # nothing is relevant to question 3
-    assert corpus.documents["d3"] == "title 3 text 3"
-    assert corpus.relevant == {"1": {"d0"}, "2": {"d2"}}
+    assert corpus.queries == {"1": "eins", "2": "zwei"}  # nothing is relevant to query 3
+    assert corpus.documents["d3"] == "title 3 text 3" and corpus.relevant == {"1": {"d0"}, "2": {"d2"}}
     assert (corpus.query_langs, corpus.doc_langs) == (("de",), ("en",))
-
-
-def test_datasets_that_do_not_fit():
-    with pytest.raises(ValueError, match="doc_lang: .*give it"):
-        MultilingualCorpus.from_dataset(Dataset(), query_lang="de")
-    with pytest.raises(ValueError, match="query_lang: .*give it"):
-        MultilingualCorpus.from_dataset(Dataset(), doc_lang="de")
-    with pytest.raises(ValueError, match="fields: document d0 of .* has no abstract; it has docno, title, text"):
-        MultilingualCorpus.from_dataset(Dataset(), "de", "en", fields=["text", "abstract"])
-    with pytest.raises(ValueError, match="expected a column query, found qid, title"):
-        MultilingualCorpus.from_dataset(Dataset(query="title"), "de", "en")
-    with pytest.raises(ValueError, match=r"PairCorpus\.sts17"):
-        MultilingualCorpus.from_dataset(STS17("tr-en"))
+    for given, lacking in (("query_lang", "doc_lang"), ("doc_lang", "query_lang")):
+        with pytest.raises(ValueError, match=f"{lacking}: .* does not say its language"):
+            MultilingualCorpus.from_dataset(Dataset(), **{given: "de"})
 
 
 # ------------------------------------------------------------------------------------------------------- from frames
@@ -225,20 +184,17 @@ def test_from_frames():
     topics, docs, qrels = frames()
     before = [frame.copy() for frame in (topics, docs, qrels)]
     corpus = toy(topics=topics.assign(other=1), qrels=pd.concat([qrels, qrels.head(1).assign(docno="en5b", label=0)]))
-    assert list(corpus.topics) == ["qid", "query", "query_lang", "qgroup", "group"]
-    assert len(corpus.qrels) == len(qrels)
-    assert corpus.relevant["de-q00"] == {"de0a", "en0a"}
-    assert corpus.groups == ("g0", "g1", "g2", "g3", "g4", "g5")
+    assert list(corpus.topics) == ["qid", "query", "query_lang", "qgroup", "group"] and len(corpus.qrels) == len(qrels)
+    assert corpus.relevant["de-q00"] == {"de0a", "en0a"} and corpus.groups == ("g0", "g1", "g2", "g3", "g4", "g5")
     for frame, old in zip((topics, docs, qrels), before, strict=True):
         pd.testing.assert_frame_equal(frame, old)
-    for frame in (topics, docs, qrels):
         frame.index = [7] * len(frame)
     other = toy(topics=topics, docs=docs, qrels=qrels)
     assert other.fingerprint == corpus.fingerprint
     assert all(frame.index.is_unique for frame in (other.topics, other.docs, other.qrels))
-    with pytest.raises(TypeError):
-        corpus.queries["x"] = "y"
     assert pickle.loads(pickle.dumps(toy())).fingerprint == corpus.fingerprint
+    without = toy(topics=topics[:0], qrels=qrels[:0])
+    assert without.queries == {} and len(without.documents) == 24 and without.query_langs == ()
 
 
 def test_groups_default_to_what_judgments_link():
@@ -258,51 +214,32 @@ def test_groups_default_to_what_judgments_link():
     linked = toy(topics=topics.drop(columns="group"), docs=docs.drop(columns="group"))
     assert linked.docs.set_index("docno")["group"][["de0b", "en0b"]].tolist() == ["de0b", "de0b"]
     assert linked.topics["group"].nunique() == 6
-    alone = toy(
-        topics=topics.drop(columns="group"), docs=docs.drop(columns=["dgroup", "group"]),
-        qrels=qrels[qrels["qid"].str[:2] == qrels["docno"].str[:2]],
-    )  # fmt: skip
-    assert alone.topics["group"].nunique() == 6  # by qgroup and shared answers
 
 
 def test_groups_are_carried_over():
     topics, docs, qrels = frames()
-    corpus = toy(topics=topics.drop(columns="group"))
-    assert corpus.topics["group"].tolist() == topics["group"].tolist()
+    assert toy(topics=topics.drop(columns="group")).topics["group"].tolist() == topics["group"].tolist()
     corpus = toy(docs=docs.drop(columns="group"))
     answering = docs["docno"].str.endswith("a")
     assert (corpus.docs["group"] == docs["group"].where(answering, docs["docno"])).all()
     mixed = changed(qrels, 0, docno="de1a")
-    with pytest.raises(ValueError, match=r"group: qid de-q00 is judged with documents of several groups \(g1, g0\)"):
+    with pytest.raises(ValueError, match=r"group: qid de-q00 is judged with a docno of several groups \(g1, g0\)"):
         toy(topics=topics.drop(columns="group"), qrels=mixed)
-    with pytest.raises(ValueError, match=r"group: docno de1a is judged with questions of several groups \(g0, g1\)"):
-        toy(docs=docs.drop(columns="group"), qrels=mixed)
-
-
-def test_candidates_without_questions():
-    topics, docs, qrels = frames()
-    corpus = toy(topics=topics[:0], qrels=qrels[:0])
-    assert corpus.queries == {} and len(corpus.documents) == 24 and corpus.query_langs == ()
-    assert len(toy(qrels=qrels[:0]).topics) == 0
 
 
 @pytest.mark.parametrize(
     ("argument", "change", "message"),
     [
         ("topics", lambda f: f.drop(columns="query_lang"), "topics: missing column query_lang; found qid, query"),
-        ("docs", lambda f: f.drop(columns=["text", "doc_lang"]), "docs: missing column text, doc_lang"),
         ("qrels", lambda f: f.drop(columns="label"), "qrels: missing column label"),
-        ("topics", lambda f: pd.concat([f, f.head(2)]), "topics: more than one row with qid de-q00, de-q01$"),
         ("docs", lambda f: pd.concat([f, f]), "docs: more than one row with docno de0a, .* and 19 more"),
         ("qrels", lambda f: pd.concat([f, f.tail(1)]), "qrels: judged twice: qid and docno en-q51 en5a"),
         ("qrels", lambda f: changed(f, 3, docno="nowhere"), "qrels: not in docs: docno nowhere"),
         ("qrels", lambda f: changed(f, 3, qid="nobody"), "qrels: not in topics: qid nobody"),
         ("qrels", lambda f: changed(f, 3, label="yes"), "qrels: label: expected a number for qid de-q01"),
-        ("topics", lambda f: changed(f, 1, query=None), "topics: query is missing in 1 rows.*de-q01"),
-        ("docs", lambda f: changed(f, 1, group=None), "docs: group is missing in 1 rows.*de0b"),
+        ("topics", lambda f: changed(f, 1, query=None), "topics: a value is missing in 1 rows.*de-q01"),
         ("docs", lambda f: changed(f, 1, text=5), "docs: text: expected a string for docno de0b"),
-        ("docs", lambda f: changed(f, 1, doc_lang="zh-tw"), "docs: doc_lang must be a code.*'zh-tw' .docno de0b"),
-        ("topics", lambda f: changed(f, 1, query_lang=""), "topics: query_lang must be a code.*'' .qid de-q01"),
+        ("docs", lambda f: changed(f, 1, doc_lang="zh-tw"), "docs: doc_lang must be a code.* for docno de0b"),
         ("docs", lambda f: f[:0], "docs: a corpus needs at least one document"),
     ],
 )
@@ -312,37 +249,20 @@ def test_bad_frames(argument, change, message):
         toy(**{argument: change(given[argument])})
 
 
-def test_frames_of_another_kind():
-    with pytest.raises(TypeError, match="docs: expected a DataFrame, found list"):
-        toy(docs=[])
-    with pytest.raises(TypeError, match="topics: expected a DataFrame, found str"):
-        toy(topics="topics.tsv")
-
-
 # ---------------------------------------------------------------------------------------------------- parts of them
 
 
 def test_restrict(xquad):
     corpus = xquad.restrict(query_langs=["th"], doc_langs=["de", "ar"])
     assert (corpus.query_langs, corpus.doc_langs) == (("th",), ("ar", "de"))
-    assert len(corpus.topics) == 1190 and len(corpus.qrels) == 2 * 1190
-    assert len(corpus.docs) == 1222 + 1276
-    assert len(xquad.restrict(doc_langs=["th"]).topics) == 7 * 1190
+    assert len(corpus.topics) == 1190 and len(corpus.qrels) == 2 * 1190 and len(corpus.docs) == 1222 + 1276
     topics, docs, qrels = frames()
     monolingual = toy(qrels=qrels[qrels["qid"].str[:2] == qrels["docno"].str[:2]])
-    assert monolingual.restrict(doc_langs=["en"]).query_langs == ("en",)  # no German question has an answer left
-    assert len(monolingual.restrict(doc_langs=["en"]).topics) == 12
-
-
-def test_restrict_to_languages_that_are_not_there(xquad):
-    with pytest.raises(EmptyLanguageError, match="doc_langs: .* has no candidates in fr, zh; it has questions in ar"):
+    assert monolingual.restrict(doc_langs=["en"]).query_langs == ("en",)  # no German query has an answer left
+    with pytest.raises(EmptyLanguageError, match="has no documents in fr, no documents in zh; it has queries in ar"):
         xquad.restrict(doc_langs=["fr", "zh", "de"])
-    with pytest.raises(EmptyLanguageError, match="query_langs: .* no questions in fr"):
+    with pytest.raises(EmptyLanguageError, match="has no queries in fr"):
         xquad.restrict(query_langs=["fr"])
-    with pytest.raises(TypeError, match="doc_langs"):
-        xquad.restrict(doc_langs="de")
-    with pytest.raises(ValueError, match="doc_langs: expected at least one"):
-        xquad.restrict(doc_langs=[])
 
 
 def test_subset(xquad):
@@ -350,33 +270,23 @@ def test_subset(xquad):
     assert part.name == "two" and part.groups == ("Super_Bowl_50", "Warsaw")
     assert set(part.topics["group"]) == set(part.docs["group"]) == {"Super_Bowl_50", "Warsaw"}
     assert part.relevant == {qid: xquad.relevant[qid] for qid in part.queries}
-    assert part.topics.index.tolist() == list(range(len(part.topics)))
-    for groups, message in (
-        (["Warsaw", "Atlantis"], "groups: .* no Atlantis; it has Super_Bowl_50"),
-        ([], "at least one"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            xquad.subset(groups)
-    with pytest.raises(TypeError, match="groups"):
-        xquad.subset("Warsaw")
+    with pytest.raises(ValueError, match="groups: .* no Atlantis; it has Super_Bowl_50"):
+        xquad.subset(["Warsaw", "Atlantis"])
 
 
 def test_fingerprint_is_of_the_content():
     topics, docs, qrels = frames()
     one = toy().fingerprint
-    assert len(one) == 64 and int(one, 16) and toy(name="other").fingerprint == one
-    assert toy(qrels=qrels.assign(label=1.0)).fingerprint == one
+    assert toy(name="other").fingerprint == one == toy(qrels=qrels.assign(label=1.0)).fingerprint
     # The same in every process and version.
     assert one == "ac5c55b2839366f77adc457d78dc8dc3962eaab4ec50f7d52120defcd6b8b59e"
     others = {
         toy(docs=changed(docs, 1, text="another")).fingerprint,
-        toy(docs=changed(docs, 1, dgroup="another")).fingerprint,
         toy(topics=topics[::-1]).fingerprint,
-        toy(topics=changed(topics, 0, query="another")).fingerprint,
         toy(qrels=qrels.assign(label=2)).fingerprint,
         toy(qrels=qrels[1:]).fingerprint,
     }
-    assert len(others) == 6 and one not in others
+    assert len(others) == 4 and one not in others
 
 
 # ------------------------------------------------------------------------------------------------------------- folds
@@ -384,23 +294,17 @@ def test_fingerprint_is_of_the_content():
 
 @pytest.mark.parametrize("index", range(5))
 def test_xquad_r_folds(folds, index):
-    fold, (questions, candidates) = folds[index], FOLDS[index]
+    fold, (queries, documents) = folds[index], FOLDS[index]
     splits = (fold.train, fold.valid, fold.test)
-    assert fold.index == index
-    assert tuple(split.topics["qgroup"].nunique() for split in splits) == questions
-    assert tuple(len(split.topics) for split in splits) == tuple(7 * n for n in questions)
-    assert tuple(fold.test.docs.groupby("doc_lang").size()[list(XQUAD_R_LANGS)]) == candidates
+    assert fold.index == index and fold.test.name.endswith(f"fold {index} test")
+    assert tuple(split.topics["qgroup"].nunique() for split in splits) == queries
+    assert tuple(len(split.topics) for split in splits) == tuple(7 * n for n in queries)
+    assert tuple(fold.test.docs.groupby("doc_lang").size()[list(XQUAD_R_LANGS)]) == documents
     assert [len(split.groups) for split in splits] == ([28, 10, 10] if index < 3 else [30, 9, 9])
-    for split in splits:
-        assert all(len(split.relevant[qid]) == 7 for qid in split.queries)
-        assert {len(split.topics[split.topics["query_lang"] == lang]) for lang in XQUAD_R_LANGS} == {
-            split.topics["qgroup"].nunique()
-        }
-    assert fold.test.name.endswith("fold 0 test".replace("0", str(index)))
+    assert all(len(split.relevant[qid]) == 7 for split in splits for qid in split.queries)
 
 
 def test_folds_are_a_partition(xquad, folds):
-    assert len(folds) == 5
     assert [group for fold in folds for group in fold.test.groups] == list(xquad.groups)
     for fold in folds:
         together = [*fold.train.docs["docno"], *fold.valid.docs["docno"], *fold.test.docs["docno"]]
@@ -416,8 +320,7 @@ def test_rotating_and_shuffled_folds():
     small = corpus.restrict(["tr"], ["tr"])
     by_seed = {}
     for seed in (1, 1, 2):
-        shuffled = list(kfold_by_group(small, shuffle=True, seed=seed))
-        tests = [fold.test.groups for fold in shuffled]
+        tests = [fold.test.groups for fold in kfold_by_group(small, seed=seed)]
         assert sorted(group for test in tests for group in test) == sorted(corpus.groups)
         assert by_seed.setdefault(seed, tests) == tests
     assert by_seed[1] != by_seed[2] and by_seed[1][0] != corpus.groups[:10]
@@ -426,48 +329,31 @@ def test_rotating_and_shuffled_folds():
 def test_groups_of_documents_only_are_divided_too():
     topics, docs, qrels = frames()
     docs.loc[docs["docno"].str.endswith("b"), "group"] = "other" + docs["docno"]
-    corpus = toy(docs=docs)
-    folds = list(kfold_by_group(corpus, 3))
-    assert [len(fold.test.topics) for fold in folds] == [8, 8, 8]
-    assert [len(fold.test.docs) for fold in folds] == [8, 8, 8]
-    # The documents of a dgroup must not be in two splits: group by group they would be.
-    docs.loc[docs["docno"].str.endswith("b"), "group"] = docs["dgroup"].str[1] + docs["docno"].str[:2]
-    with pytest.raises(LeakageError, match="share a dgroup"):
-        list(kfold_by_group(toy(docs=docs), 3))
+    folds = list(kfold_by_group(toy(docs=docs), 3))
+    assert [len(fold.test.topics) for fold in folds] == [8, 8, 8] == [len(fold.test.docs) for fold in folds]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_splits": 2}, "n_splits must be a whole number >= 3 .*, not 2"),
-        ({"n_splits": 2.5}, "n_splits must be .* not 2.5"),
-        ({"n_splits": 7}, "n_splits 7 is too much for the 6 groups with questions of toy"),
-        ({"valid": "first"}, "valid must be 'last' or 'rotating', not 'first'"),
-        ({"shuffle": True}, "seed and shuffle go together"),
-        ({"seed": 3}, "seed and shuffle go together"),
+        ({"n_splits": 2}, "n_splits must be a whole number >= 3, not 2"),
+        ({"n_splits": 7}, "n_splits 7 is too much for 6 groups or rows of "),
+        ({"valid": "first"}, "valid must be one of last, rotating, not 'first'"),
     ],
 )
 def test_bad_folds(arguments, message):
-    with pytest.raises(ValueError, match=message):  # at once, not when the first fold is asked for
-        kfold_by_group(toy(), **{"n_splits": 3, **arguments})
-    with pytest.raises(ValueError, match=message.replace("groups with questions of toy", "rows of pairs")):
-        kfold_pairs(PairCorpus.from_frame(pair_frame()), **{"n_splits": 3, **arguments})
+    for make, corpus in ((kfold_by_group, toy()), (kfold_pairs, PairCorpus.from_frame(pair_frame()))):
+        with pytest.raises(ValueError, match=message):  # at once, not when the first fold is asked for
+            make(corpus, **{"n_splits": 3, **arguments})
 
 
 def test_too_few_groups_for_the_last_ones():
-    with pytest.raises(ValueError, match="n_splits 3 is too much for the 4 groups"):
+    with pytest.raises(ValueError, match="n_splits 3 is too much for 4 groups"):
         kfold_by_group(toy(4), 3)
-    assert len(list(kfold_by_group(toy(4), 3, valid="rotating"))) == 3
-    assert len(list(kfold_by_group(toy(3), 3))) == 3
+    assert len(list(kfold_by_group(toy(4), 3, valid="rotating"))) == 3 == len(list(kfold_by_group(toy(3), 3)))
 
 
 # ----------------------------------------------------------------------------------------------------------- leakage
-
-
-def test_relevant_documents_of_another_group():
-    topics, docs, qrels = frames()
-    with pytest.raises(LeakageError, match=r"toy: .*: de-q00 \(g0\) and de1a \(g1\)"):
-        kfold_by_group(toy(qrels=changed(qrels, 0, docno="de1a")), 3)
 
 
 def planted(**change):
@@ -486,8 +372,8 @@ def planted(**change):
     [
         ({"qgroup": "q00"}, r"valid and test share a qgroup: 'q00' \(en-q51 and de-q00\)"),
         ({"dgroup": "0b"}, r"valid and test share a dgroup: '0b' \(en5b and de0b\)"),
-        ({"query": "DE  Ｑuestion 0 on 0"}, r"share a question text: 'de question 0 on 0' \(en-q51 and de-q00\)"),
-        ({"text": " De\ttext a of ARTICLE 0\n"}, r"share a candidate text: 'de text a of article 0' \(en5b and de0a\)"),
+        ({"query": "DE  Ｑuestion 0 on 0"}, r"share a query text: 'de question 0 on 0' \(en-q51 and de-q00\)"),
+        ({"text": " De\ttext a of ARTICLE 0\n"}, r"share a document text: 'de text a of article 0' \(en5b and de0a\)"),
     ],
 )
 def test_leaks_are_named(change, message):
@@ -501,14 +387,13 @@ def test_articles_in_two_splits(xquad, folds):
     # Also when the languages have nothing in common.
     with pytest.raises(LeakageError, match="'Warsaw'"):
         check_leakage(xquad.restrict(["de"], ["de"]), test=xquad.restrict(["ar"], ["ar"]).subset(["Warsaw"]))
-    with pytest.raises(LeakageError, match="train and valid share a group: .* and 25 more"):
-        check_leakage(folds[0].train, folds[0].train)
     check_leakage(folds[0].train)
+    with pytest.raises(LeakageError, match="toy: .*: de-q00 and de1a"):
+        kfold_by_group(toy(qrels=changed(frames()[2], 0, docno="de1a")), 3)
 
 
 def test_sentences_that_are_no_answers_may_repeat():
-    corpus = planted(text="de text b of article 0")
-    assert len(list(kfold_by_group(corpus, 6))) == 6
+    assert len(list(kfold_by_group(planted(text="de text b of article 0"), 6))) == 6
     topics, docs, qrels = frames()
     fragment = docs["docno"].isin(["en0a", "en5b"])
     assert len(list(kfold_by_group(toy(docs=docs.assign(text=docs["text"].mask(fragment, "I."))), 6))) == 6
@@ -525,8 +410,6 @@ def test_what_repeats_in_xquad_r():
         "ar": ["[بحاجة لمصدر]"], "hi": ["citation needed]"], "tr": ["i."], "zh": ["需要引证]"],
     }  # fmt: skip
     assert set(repeated["docno"]) & set(corpus.qrels["docno"]) == {"tr-209-00"}
-    questions = corpus.topics.assign(key=corpus.topics["query"].map(normalised))
-    assert questions.groupby("key")["group"].nunique().max() == 1
 
 
 def test_normal_form():
@@ -534,24 +417,17 @@ def test_normal_form():
     assert normalised("É") == normalised("E\u0301")
 
 
-def test_splits_of_different_kinds(sts):
-    with pytest.raises(TypeError, match="train MultilingualCorpus, test PairCorpus"):
-        check_leakage(toy(), None, sts)
-
-
 # ------------------------------------------------------------------------------------------------------------- pairs
 
 
 def test_sts17(sts):
     assert sts.tracks == STS_TRACKS == ("ar-ar", "ar-en", "es-es", "es-en", "en-en", "tr-en")
-    assert list(sts.pairs) == ["pair_id", "sentence1", "sentence2", "score", "lang1", "lang2", "track", "row"]
     assert sts.pairs.groupby("track").size().eq(250).all() and sts.rows == tuple(range(250))
-    assert sts.pairs["pair_id"].is_unique and sts.pairs["score"].between(0, 5).all()
     turkish = sts.restrict(["tr-en"]).pairs
     published = pt.get_dataset("mart:sts17/tr-en").pairs()
     pd.testing.assert_frame_equal(turkish[list(published)], published)
     assert set(turkish["lang1"]) == {"tr"} and set(turkish["lang2"]) == {"en"}
-    assert len(sts) == 1500 and "1500 pairs (ar-ar," in repr(sts)
+    assert "1500 pairs (ar-ar," in repr(sts)
 
 
 def test_sts17_folds(sts):
@@ -560,28 +436,16 @@ def test_sts17_folds(sts):
         splits = (fold.train, fold.valid, fold.test)
         for split, size in zip(splits, (150, 50, 50), strict=True):
             assert split.pairs.groupby("track").size().to_dict() == dict.fromkeys(STS_TRACKS, size)
-            assert {tuple(rows) for _, rows in split.pairs.groupby("track")["row"]} == {split.rows}
         assert fold.test.rows == tuple(range(50 * index, 50 * index + 50))
         assert sorted(row for split in splits for row in split.rows) == list(range(250))
-        sentences = [
-            {normalised(text) for text in [*split.pairs["sentence1"], *split.pairs["sentence2"]]} for split in splits
-        ]
-        assert not (sentences[0] & sentences[1] or sentences[0] & sentences[2] or sentences[1] & sentences[2])
     assert folds[0].valid.rows == tuple(range(200, 250)) and folds[4].valid.rows == tuple(range(150, 200))
 
 
-def test_machine_translations_of_sts17_leak():
+def test_pairs_leak(sts):
     with pytest.raises(LeakageError, match=r"share a sentence: .*es-en-wmt-\d+ and es-en-wmt-\d+"):
-        list(kfold_pairs(PairCorpus.sts17(["es-en-wmt"])))
-
-
-def test_sentences_and_rows_in_two_splits(sts):
+        list(kfold_pairs(PairCorpus.sts17(["es-en-wmt"])))  # machine translations
     with pytest.raises(LeakageError, match=r"train and valid share a row: 3 \(ar-ar-003 and es-es-003\)"):
         check_leakage(sts.restrict(["ar-ar"]).subset([3, 4]), sts.restrict(["es-es"]).subset([3]))
-    pairs = pair_frame()
-    pairs.loc[5, "sentence2"] = "FIRST  0"
-    with pytest.raises(LeakageError, match=r"valid and test share a sentence: 'first 0' \(p5 and p0\)"):
-        next(kfold_pairs(PairCorpus.from_frame(pairs), 3))
 
 
 def test_pairs_from_a_frame():
@@ -589,45 +453,34 @@ def test_pairs_from_a_frame():
     corpus = PairCorpus.from_frame(pairs, "mine")
     assert corpus.tracks == ("de-en", "tr-en") and corpus.pairs["row"].tolist() == [0, 1, 2, 0, 1]
     assert corpus.pairs["pair_id"].tolist() == ["p0", "p1", "p2", "7", "8"] and corpus.name == "mine"
-    assert "track" not in pairs
     assert corpus.subset([1]).pairs["pair_id"].tolist() == ["p1", "8"]
     assert PairCorpus.from_frame(pairs, "other").fingerprint == corpus.fingerprint
     assert PairCorpus.from_frame(pairs.assign(score=1)).fingerprint != corpus.fingerprint
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("make", "message"),
     [
-        (lambda f: f.drop(columns="score"), "pairs: missing column score"),
-        (lambda f: f[:0], "pairs: expected at least one"),
-        (lambda f: f.assign(score=5.1), "pairs: score: expected a number from 0 to 5 for p0, .* and 1 more"),
-        (lambda f: changed(f, 2, score="high"), "pairs: score: .* for p2$"),
-        (lambda f: changed(f, 2, score=None), "pairs: score is missing"),
-        (lambda f: changed(f, 2, sentence2=3), "pairs: sentence2: expected a string for pair_id p2"),
-        (lambda f: f.assign(pair_id="p"), "pairs: more than one row with pair_id p$"),
-        (lambda f: f.assign(lang2="e_n"), "pairs: lang2 must be a code"),
-        (lambda f: f.assign(row=0.5), "pairs: row: expected a whole number for p0"),
+        (lambda f: PairCorpus.from_frame(f.drop(columns="score")), "pairs: missing column score"),
+        (lambda f: PairCorpus.from_frame(f[:0]), "pairs: expected at least one"),
+        (
+            lambda f: PairCorpus.from_frame(f.assign(score=5.1)),
+            "pairs: score: expected a number from 0 to 5 for p0",
+        ),
+        (lambda f: PairCorpus.from_frame(f.assign(pair_id="p")), "pairs: more than one row with pair_id p$"),
+        (lambda f: PairCorpus.from_frame(f.assign(lang2="e_n")), "pairs: lang2 must be a code"),
+        (lambda f: PairCorpus.sts17(["de-en"]), "has no pair 'de-en'"),
+        (lambda f: PairCorpus.sts17(["ar-en", "ara-eng"]), "tracks: ar-en is named twice"),
+        (lambda f: PairCorpus.sts17().restrict(["de-en"]), "tracks: .* has no de-en; it has ar-ar"),
+        (lambda f: PairCorpus.sts17().subset([0, 250]), "rows: .* has no 250"),
     ],
 )
-def test_bad_pairs(change, message):
+def test_bad_pairs(make, message):
     with pytest.raises(ValueError, match=message):
-        PairCorpus.from_frame(change(pair_frame()))
+        make(pair_frame())
 
 
-def test_pairs_that_are_not_there(sts):
-    with pytest.raises(TypeError, match="pairs: expected a DataFrame, found dict"):
-        PairCorpus.from_frame({})
-    with pytest.raises(ValueError, match="has no pair 'de-en'"):
-        PairCorpus.sts17(["de-en"])
-    with pytest.raises(ValueError, match="tracks: ar-en is named twice"):
-        PairCorpus.sts17(["ar-en", "ara-eng"])
-    with pytest.raises(ValueError, match="tracks: .* has no de-en; it has ar-ar"):
-        sts.restrict(["de-en"])
-    with pytest.raises(ValueError, match="rows: .* has no 250"):
-        sts.subset([0, 250])
-
-
-# ------------------------------------------------------------------------------------------------------ arrangements
+# ------------------------------------------------------------------------------------------------------ transfer modes
 
 
 def test_arrangements():
@@ -639,20 +492,18 @@ def test_arrangements():
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "named"),
     [
-        ("el_el", "one or two query sets .*found 'el_el'"),
-        ("el_el-el_ar-el_de-el_hi", "one or two query sets"),
-        ("el_el-elar", "found 'elar'"),
-        ("el_-el_ar", "found 'el_'"),
-        ("el_el-el_ar,,de", "found 'el_ar,,de'"),
-        ("el_el-el_ar,ar", "named twice in 'el_ar,ar'"),
-        ("el_el-el_ar|", "found ''"),
-        ("", "found ''"),
+        ("el_el", "el_el"),
+        ("el_el-el_ar-el_de-el_hi", "el_el-el_ar-el_de-el_hi"),
+        ("hi_hi-hi_de|el_el-elar", "el_el-elar"),
+        ("el_el-el_ar,,de", "el_el-el_ar,,de"),
+        ("el_el-el_ar,ar", "el_el-el_ar,ar"),
+        ("el_el-el_ar|", ""),
     ],
 )
-def test_bad_arrangements(spec, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_arrangements(spec, named):
+    with pytest.raises(ValueError, match=f"transfer must be paths of .* not '{named}' in "):
         parse_arrangements(spec)
 
 
@@ -671,44 +522,11 @@ def test_transfer_modes():
         shown("mono-bi"), shown("bi-multi"), shown("mono-multi"),
     ]  # fmt: skip
     assert shown("mono-bi-multi") == ["el_el el_ar el_ar,el,hi", "hi_hi hi_de hi_ar,de,hi"]
-    assert shown("tr_tr-tr_ru") == ["tr_tr tr_ru"]
-    assert len(TRANSFER_MODES) == 7
+    assert shown("tr_tr-tr_ru") == ["tr_tr tr_ru"] and len(TRANSFER_MODES) == 7
     with pytest.raises(ValueError, match="transfer must be one of mono-mono, .*'multi-mono'"):
         transfer_paths("multi-mono")
     with pytest.raises(ValueError, match="split must be one of train, valid, test, not 'dev'"):
         transfer_paths("mixt", "dev")
-
-
-@pytest.mark.parametrize("mode", TRANSFER_MODES)
-def test_paths_of_a_corpus(xquad, mode):
-    for split in ("train", "valid", "test"):
-        assert xquad.paths(mode, split) == transfer_paths(mode, split)
-
-
-@pytest.mark.parametrize(
-    ("query_langs", "doc_langs"), [("de", "de"), ("de", "en"), ("en", "de en"), ("de en", "en"), ("de en", "de en")]
-)
-@pytest.mark.parametrize("transfer", ["mono-bi-multi", "mono-bi", "de_fr-en_en"])
-def test_missing_languages_and_what_would_work(query_langs, doc_langs, transfer):
-    corpus = toy().restrict(query_langs.split(), doc_langs.split())
-    with pytest.raises(EmptyLanguageError) as caught:
-        corpus.paths(transfer)
-    message = str(caught.value)
-    missing = (
-        "no candidates in fr" if "fr" in transfer else "no questions in el, no questions in hi, no candidates in el"
-    )
-    assert missing in message and "it has questions in " + query_langs.replace(" ", ", ") in message
-    working = message.rsplit("'", 2)[1]
-    (path,) = corpus.paths(working)
-    assert len(path) == len(transfer_paths(transfer)[0])
-    if doc_langs == "de en":
-        assert path[-1].doc_langs == (("de", "en") if len(path) == 3 else (str(path[-1])[3:],))
-
-
-def test_paths_without_questions():
-    topics, docs, qrels = frames()
-    with pytest.raises(EmptyLanguageError, match="it has questions in no language and candidates in de, en$"):
-        toy(topics=topics[:0], qrels=qrels[:0]).paths("de_de-de_en")
 
 
 # ---------------------------------------------------------------------------------------------------------- settings
@@ -719,30 +537,21 @@ def test_paths_without_questions():
     [MetaConfig(), MetaConfig.paper(), MetaConfig.code(max_steps=3), MetaConfig(n_tasks=(1, 2, 3), freeze=None)],
 )
 def test_settings_as_json(config):
-    assert MetaConfig.from_json(config.to_json()) == config
-    assert MetaConfig.from_json(json.loads(config.to_json())) == config
-    assert isinstance(MetaConfig.from_json(config.to_json()).n_tasks, tuple)
+    assert MetaConfig.from_json(config.to_json()) == config == MetaConfig.from_json(json.loads(config.to_json()))
     assert eval(config.short(), {"MetaConfig": MetaConfig}) == config
-
-
-def test_settings_that_are_not_given_keep_their_defaults():
-    assert MetaConfig.from_json('{"k_shot": 3}') == MetaConfig(k_shot=3)
-    assert MetaConfig().replace(k_shot=3) == MetaConfig(k_shot=3) != MetaConfig()
+    assert MetaConfig.from_json('{"k_shot": 3}') == MetaConfig().replace(k_shot=3) != MetaConfig()
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON"),
         ("[1]", "must be a JSON object, not list"),
         ('{"kshot": 3}', "unknown setting kshot; expected some of .*k_shot"),
-        ('{"k_shot": 0}', "k_shot must be a whole number >= 1, not 0"),
-        ('{"k_shot": true}', "k_shot must be a whole number"),
-        ('{"inner_lr": 0}', "inner_lr must be greater than 0"),
-        ('{"outer_lr": NaN}', "outer_lr must be a number >= 0"),
+        ('{"k_shot": true}', "k_shot must be a whole number >= 1, not True"),
+        ('{"inner_lr": 0}', "inner_lr must be a positive number, not 0"),
         ('{"kd": "mse"}', "kd must be one of kl-logits"),
         ('{"n_tasks": [1, 2]}', "n_tasks must be 3 whole numbers"),
-        ('{"transfer": "el_el"}', "arrangements 'el_el'"),
+        ('{"transfer": "el_el"}', "transfer must be paths"),
         ('{"order": "second"}', "needs backend='functional'"),
         ('{"train_mode": 1}', "train_mode must be True or False"),
         ('{"max_steps": -1}', "max_steps must be None or"),

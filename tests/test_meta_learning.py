@@ -14,20 +14,11 @@ from torch.nn import functional
 
 from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.episodes import MetaTask, PairEpisode, Row, TripletEpisode
-from pyterrier_mart.meta.errors import BackendError
-from pyterrier_mart.meta.fast_weights import InPlaceFastWeights, fast_weights
+from pyterrier_mart.meta.fast_weights import BackendError, InPlaceFastWeights, fast_weights, select
 from pyterrier_mart.meta.inner_loop import PreparedSet, adapt_copy, inner_loop
-from pyterrier_mart.meta.learners import (
-    MAML,
-    JointFineTune,
-    MAMLAlign,
-    MetaSGD,
-    Reptile,
-    learner_class,
-)
-from pyterrier_mart.meta.losses import TaskLoss, Vectors, distillation_loss, episode_logits, ranking_loss
-from pyterrier_mart.meta.selection import layer_group, select
+from pyterrier_mart.meta.learners import MAML, JointFineTune, MAMLAlign, learner_class
+from pyterrier_mart.meta.losses import TaskLoss, Vectors, cosines, distillation_loss, ranking_loss
+from pyterrier_mart.meta.tasks import MetaTask, PairSet, Row, TripletSet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -66,12 +57,12 @@ def triplets(start, questions=2, negatives=1):
     documents = {f"p{i}": f"{w[start + i]} {w[start + 500 + i]}" for i in range(questions)}
     documents |= {f"n{i}-{j}": w[start + 900 + 7 * i + j] for i in range(questions) for j in range(negatives)}
     rows = [Row(f"q{i}", f"p{i}", tuple(f"n{i}-{j}" for j in range(negatives))) for i in range(questions)]
-    return TripletEpisode.build(rows, queries, documents, {f"q{i}": {f"p{i}"} for i in range(questions)})
+    return TripletSet.build(rows, queries, documents, {f"q{i}": {f"p{i}"} for i in range(questions)})
 
 
 def pairs(start, count=4):
     w = words()
-    return PairEpisode(
+    return PairSet(
         tuple(map(str, range(count))),
         tuple(w[start + i] for i in range(count)),
         tuple(f"{w[start + i]} {w[start + 600]}" if i % 2 else w[start + 700 + i] for i in range(count)),
@@ -95,7 +86,7 @@ def outer(learner, tasks=TASKS):
     """What a meta-step does before AdamW: the log, and the gradient by name."""
     for weight in learner.trained.values():
         weight.grad = None
-    log = learner._outer_gradient(tasks)
+    log = learner.outer_gradient(tasks)
     return log, {name: w.grad.clone() for name, w in learner.trained.items() if w.grad is not None}
 
 
@@ -129,23 +120,23 @@ class Plain:
     def copy(self):
         return TextEncoder(copied(self.encoder.model))
 
-    def vectors(self, encoder, episode):
+    def vectors(self, encoder, of):
         return Vectors(
-            torch.cat([encoder.embed(encoder.features([text], "query")) for text in episode.queries]),
-            torch.cat([encoder.embed(encoder.features([text], "document")) for text in episode.documents]),
+            torch.cat([encoder.embed(encoder.features([text], "query")) for text in of.queries]),
+            torch.cat([encoder.embed(encoder.features([text], "document")) for text in of.documents]),
         )
 
-    def loss(self, encoder, episode):
-        first, second = self.vectors(encoder, episode)
+    def loss(self, encoder, of):
+        first, second = self.vectors(encoder, of)
         scores = torch.cosine_similarity(first[:, None], second[None], dim=-1) * self.config.loss_scale
-        return -torch.log_softmax(scores, -1)[range(len(episode)), list(episode.positives)].mean()
+        return -torch.log_softmax(scores, -1)[range(len(of)), list(of.positives)].mean()
 
-    def adapted(self, episode, steps):
+    def adapted(self, of, steps):
         encoder = self.copy()
         chosen = [w for n, w in encoder.model.named_parameters() if "embed" not in n]
         for _ in range(steps):
             encoder.model.zero_grad()
-            self.loss(encoder, episode).backward()
+            self.loss(encoder, of).backward()
             with torch.no_grad():
                 for weight in chosen:
                     if weight.grad is not None:
@@ -160,8 +151,8 @@ class Plain:
     def maml(self, tasks):
         total = {}
         for task in tasks:
-            phi = self.adapted(task.support, self.config.inner_steps)
-            ((self.loss(phi, task.query) + self.loss(phi, task.query2)) / 2 / len(tasks)).backward()
+            phi = self.adapted(task.support_set, self.config.inner_steps)
+            ((self.loss(phi, task.query_set) + self.loss(phi, task.query_set2)) / 2 / len(tasks)).backward()
             for name, gradient in self.gradient(phi).items():
                 total[name] = total.get(name, 0) + gradient
         return total
@@ -169,15 +160,15 @@ class Plain:
     def align(self, tasks):
         config, total, runs = self.config, {}, []
         for task in tasks:
-            teacher = self.adapted(task.support, config.inner_steps)
-            student = self.adapted(task.query, config.student_steps)
+            teacher = self.adapted(task.support_set, config.inner_steps)
+            student = self.adapted(task.query_set, config.student_steps)
             at = student if config.kd_at == "post" else self.copy()
             runs.append((task, teacher, student, at))
         # at = the student where it is compared; all tasks at once, with all graphs alive
-        losses_t = [self.loss(t, task.query) for task, t, _, _ in runs]
-        losses_y = [self.loss(at, task.query) for task, _, _, at in runs]
+        losses_t = [self.loss(t, task.query_set) for task, t, _, _ in runs]
+        losses_y = [self.loss(at, task.query_set) for task, _, _, at in runs]
         whole = sum(
-            (lt + self.loss(s, task.query2)) / 2 for lt, (task, _, s, _) in zip(losses_t, runs, strict=True)
+            (lt + self.loss(s, task.query_set2)) / 2 for lt, (task, _, s, _) in zip(losses_t, runs, strict=True)
         ) / len(tasks)
         both = config.kd == "loss-sum" or not config.kd_detach_teacher
         if config.kd in ("loss", "loss-sum"):
@@ -185,7 +176,7 @@ class Plain:
             kd = (left - sum(losses_y)) ** 2
             kd = kd / len(tasks) ** 2 if config.kd == "loss" else kd
         else:
-            kd = sum(self.distillation(task.query, t, at, both) for task, t, _, at in runs) / len(tasks)
+            kd = sum(self.distillation(task.query_set, t, at, both) for task, t, _, at in runs) / len(tasks)
         (whole + config.kd_lambda * kd).backward()
         for _, teacher, student, at in runs:
             for encoder in {id(e): e for e in (teacher, student, at)}.values():
@@ -193,8 +184,8 @@ class Plain:
                     total[name] = total.get(name, 0) + gradient
         return total
 
-    def distillation(self, episode, teacher, student, both):
-        t, s = self.vectors(teacher, episode), self.vectors(student, episode)
+    def distillation(self, of, teacher, student, both):
+        t, s = self.vectors(teacher, of), self.vectors(student, of)
         t = t if both else t.detach()
         if self.config.kd == "mse-embedding":
             return ((torch.cat(t) - torch.cat(s)) ** 2).mean()
@@ -205,10 +196,7 @@ class Plain:
             return (p * (p / q).log()).sum(-1).mean()
         a, b = (
             torch.stack(
-                [
-                    x[i, p] - x[i, n]
-                    for i, (p, n) in enumerate(zip(episode.positives, episode.negatives[:, 0], strict=True))
-                ]
+                [x[i, p] - x[i, n] for i, (p, n) in enumerate(zip(of.positives, of.negatives[:, 0], strict=True))]
             )
             for x in (a, b)
         )
@@ -280,7 +268,6 @@ def slope(learner, step=1e-5):
     [
         (MAML, {"adapt": "last:1"}),
         (MAML, {"loss": "triplet"}),
-        (MetaSGD, {"inner_steps": 2}),
         *((MAMLAlign, {"kd": kind, "kd_temperature": 0.3}) for kind in KINDS),
         *((MAMLAlign, {"kd": kind, "kd_temperature": 0.3, "kd_at": "post"}) for kind in ("kl-logits", "loss")),
     ],
@@ -312,19 +299,6 @@ def test_first_order_is_second_order_with_tiny_inner_steps(double):
         same(first, second, 1e-2)
 
 
-def test_learned_rates_have_the_same_gradient_in_place_and_by_functional_calls(double):
-    _, functional_calls = outer(MetaSGD(double, settings(backend="functional")))
-    _, in_place = outer(MetaSGD(double, settings()))
-    same(in_place, functional_calls, 1e-9)
-    assert {n for n in in_place if n.startswith("log_rate")} == {"log_rate.layer.0", "log_rate.layer.1"}
-
-
-def test_single_precision_agrees_between_backends(encoder):
-    _, in_place = outer(MAMLAlign(encoder, settings()))
-    _, functional_calls = outer(MAMLAlign(encoder, settings(backend="functional")))
-    same(in_place, functional_calls, 1e-6)
-
-
 def test_tasks_one_by_one_are_tasks_together_in_any_order(double):
     learner = MAMLAlign(double, settings())
     _, both = outer(learner)
@@ -335,10 +309,10 @@ def test_tasks_one_by_one_are_tasks_together_in_any_order(double):
 
 
 def test_maml_align_is_maml_where_all_sets_are_one_and_nothing_is_distilled(double):
-    episode = triplets(0)
+    of = triplets(0)
     config = settings(student_steps=2, kd_lambda=0.0)
-    log, found = outer(MAMLAlign(double, config), [MetaTask(0, episode, episode, episode)])
-    plain, expected = outer(MAML(double, config), [MetaTask(0, episode, episode)])
+    log, found = outer(MAMLAlign(double, config), [MetaTask(0, of, of, of)])
+    plain, expected = outer(MAML(double, config), [MetaTask(0, of, of)])
     same(found, expected, 1e-12)
     assert log.loss == pytest.approx(plain.loss)
 
@@ -350,10 +324,10 @@ def test_a_student_that_learns_apart(double):
     student = {n: g for n, g in found.items() if not n.startswith("teacher.")}
     teacher = {n.removeprefix("teacher."): g for n, g in found.items() if n.startswith("teacher.")}
     # the teacher: MAML from X to Y; the student: what tied training gives it without the teacher's half
-    same(teacher, outer(MAML(double, config), [MetaTask(t.index, t.support, t.query) for t in TASKS])[1])
+    same(teacher, outer(MAML(double, config), [MetaTask(t.index, t.support_set, t.query_set) for t in TASKS])[1])
     _, tied = outer(MAMLAlign(double, config.replace(share="tied")))
     same(student, {name: tied[name] - teacher[name] / 2 for name in tied}, 1e-9)
-    own = dict(learner._models[1].named_parameters())
+    own = dict(learner.models[1].named_parameters())
     for name, weight in double.model.named_parameters():
         assert (own[name] is weight) == (name not in learner.selection.trained), name  # frozen weights are there once
     learner.meta_step(TASKS)
@@ -384,15 +358,10 @@ def test_weights_are_restored_after_an_exception(encoder, backend):
 
 def test_a_step_that_fails_changes_nothing(encoder):
     before = weights(encoder)
-    learner = MAML(encoder, settings())
-    with pytest.raises(ValueError, match=r"tasks 0, 1: the loss is nan.*inner_lr \(1e\+30\)"):
+    with pytest.raises(ValueError, match="tasks 0, 1: the loss is nan.*lower inner_lr"):
         MAML(encoder, settings(inner_lr=1e30)).meta_step(TASKS)
-    with pytest.raises(ValueError, match="at least one task"):
-        learner.meta_step([])
-    with pytest.raises(ValueError, match="task 5 has no second query set; transfer is 'mono-bi'"):
-        MAMLAlign(encoder, settings(transfer="mono-bi")).meta_step([TASKS[0], a_task(5, sets=2)])
-    with pytest.raises(ValueError, match="inner_steps=2 is too few for reptile: task 0 has 3 sets"):
-        Reptile(encoder, settings()).meta_step(TASKS)
+    with pytest.raises(ValueError, match="transfer must have a second query set for maml-align.*not 'mono-bi'"):
+        MAMLAlign(encoder, settings(transfer="mono-bi"))
     assert unchanged(encoder, before)
     assert all(weight.grad is None for weight in encoder.model.parameters())
 
@@ -439,7 +408,7 @@ def test_texts_are_encoded_once_in_a_pass_and_tokenised_once_in_all(encoder, mon
     w = words()
     queries = {"a": w[0], "b": w[0], "c": w[1]}  # two questions with the same text
     documents = {"x": w[2], "y": w[2], "z": w[3]}
-    episode = TripletEpisode.build(
+    of = TripletSet.build(
         [Row("a", "x", ("z",)), Row("b", "y", ("z",)), Row("c", "z", ("x",))],
         queries, documents, {"a": {"x"}, "b": {"y"}, "c": {"z"}},
     )  # fmt: skip
@@ -448,22 +417,22 @@ def test_texts_are_encoded_once_in_a_pass_and_tokenised_once_in_all(encoder, mon
     monkeypatch.setattr(encoder, "features", lambda texts, side: tokenised.extend(texts) or features(texts, side))
     monkeypatch.setattr(encoder, "embed", lambda f: encoded.append(len(f["input_ids"])) or embed(f))
     with InPlaceFastWeights(encoder, settings()) as fast:
-        prepared = PreparedSet(encoder, episode)
+        prepared = PreparedSet(encoder, of)
         first, second = prepared.vectors(fast)
         inner_loop(fast, prepared, TaskLoss(encoder.model, settings()), 3, 0.01)
     assert sorted(tokenised) == sorted([w[0], w[1], w[2], w[3]])
     assert encoded == [2, 2] * 5  # the vectors, three steps, and a look at what they did
     assert torch.equal(first[0], first[1]) and torch.equal(second[0], second[2])  # x, z, y
-    np.testing.assert_allclose(first.detach().numpy(), encoder.encode(episode.queries, "query"), atol=1e-6)
-    np.testing.assert_allclose(second.detach().numpy(), encoder.encode(episode.documents, "document"), atol=1e-6)
+    np.testing.assert_allclose(first.detach().numpy(), encoder.encode(of.queries, "query"), atol=1e-6)
+    np.testing.assert_allclose(second.detach().numpy(), encoder.encode(of.documents, "document"), atol=1e-6)
 
 
 def test_long_sets_are_encoded_in_batches(double):
     w = words()
     texts = [" ".join(w[i : i + 1 + i % 90]) for i in range(40)]
-    episode = PairEpisode(tuple(map(str, range(40))), tuple(texts), tuple(reversed(texts)), np.zeros(40, np.float32))
-    prepared = PreparedSet(double, episode)
-    assert len(prepared._texts[0].batches) > 1
+    of = PairSet(tuple(map(str, range(40))), tuple(texts), tuple(reversed(texts)), np.zeros(40, np.float32))
+    prepared = PreparedSet(double, of)
+    assert len(prepared.texts[0].batches) > 1
     with torch.no_grad(), InPlaceFastWeights(double, settings(loss="cosent")) as fast:
         first, second = prepared.vectors(fast)
         for i in (0, 7, 39):
@@ -495,19 +464,17 @@ def test_what_is_trained_and_adapted(encoder):
     assert [name for name in upper.trained if "pooler" not in name] == layers
     assert selected(adapt=r"attention.*query").adapted == tuple(name for name in names if ".query." in name)
     assert not set(selected(freeze="bias$").trained) & {name for name in names if name.endswith("bias")}
-    assert {layer_group(name) for name in names} == {"layer.0", "layer.1", "other"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"adapt": "no_such"}, r"adapt='no_such' matches no weight.*0\.model\.embeddings"),
-        ({"freeze": "no_such"}, "freeze='no_such' matches no weight"),
-        ({"adapt": "("}, r"adapt='\(' is not a regular expression"),
+        ({"adapt": "no_such"}, r"adapt must match a weight of the model, such as '0\.model\.embeddings.*not 'no_such'"),
+        ({"adapt": "("}, r"adapt must be a regular expression, not '\('"),
         ({"adapt": "last:9"}, "adapt must be last:N with N from 1 to the model's 2 layers, not 'last:9'"),
         ({"freeze": "first:x"}, "freeze must be first:N with N from 1 to the model's 2 layers, not 'first:x'"),
-        ({"freeze": "."}, "freeze='.' leaves no weight to train"),
-        ({"adapt": "embeddings"}, "adapt='embeddings' chooses only weights that are frozen"),
+        ({"freeze": "."}, "freeze must leave weights to train, not '.'"),
+        ({"adapt": "embeddings"}, "adapt must choose weights that are trained .*not 'embeddings'"),
     ],
 )
 def test_what_selects_no_weights(encoder, changes, message):
@@ -525,51 +492,51 @@ def test_only_selected_weights_move(encoder):
 # --------------------------------------------------------------------------------------------------------------- losses
 
 
-def random_vectors(episode, seed=0):
+def random_vectors(of, seed=0):
     chance = torch.Generator().manual_seed(seed)
     return Vectors(
-        torch.randn(len(episode.queries), 8, generator=chance, dtype=torch.float64),
-        torch.randn(len(episode.documents), 8, generator=chance, dtype=torch.float64),
+        torch.randn(len(of.queries), 8, generator=chance, dtype=torch.float64),
+        torch.randn(len(of.documents), 8, generator=chance, dtype=torch.float64),
     )
 
 
 def test_mnrl_is_that_of_sentence_transformers(encoder):
-    episode = triplets(0, 5, 2)
-    first, second = random_vectors(episode)
-    compared = [first, second[episode.positives], second[episode.negatives[:, 0]], second[episode.negatives[:, 1]]]
+    of = triplets(0, 5, 2)
+    first, second = random_vectors(of)
+    compared = [first, second[of.positives], second[of.negatives[:, 0]], second[of.negatives[:, 1]]]
     expected = st_losses.MultipleNegativesRankingLoss(encoder.model).compute_loss_from_embeddings(compared, None)
-    torch.testing.assert_close(TaskLoss(encoder.model, MetaConfig())(first, second, episode), expected)
+    torch.testing.assert_close(TaskLoss(encoder.model, MetaConfig())(first, second, of), expected)
     by_name = TaskLoss(encoder.model, MetaConfig(loss="MultipleNegativesRankingLoss"))
-    torch.testing.assert_close(by_name(first, second, episode), expected)
+    torch.testing.assert_close(by_name(first, second, of), expected)
 
 
 def test_mnrl_leaves_translations_and_copies_of_the_positive_out():
     texts = {"de": "vier", "el": "tessera", "copy": "vier", "other": "acht", "q2": "neun"}
-    episode = TripletEpisode.build(
+    of = TripletSet.build(
         [Row("q", "de", ("other",)), Row("q", "el", ("copy",)), Row("r", "q2", ("other",))],
         {"q": "2 + 2", "r": "3 * 3"}, texts, {"q": {"de", "el"}, "r": {"q2"}},
     )  # fmt: skip
-    first, second = random_vectors(episode)
+    first, second = random_vectors(of)
     scores = 20 * functional.cosine_similarity(first[:, None], second[None], dim=-1)
-    of = {docno: scores[0, i] for i, docno in enumerate(episode.docnos)}
-    others = [of["other"], of["q2"]]
+    at = {docno: scores[0, i] for i, docno in enumerate(of.docnos)}
+    others = [at["other"], at["q2"]]
     rows = [
-        torch.logsumexp(torch.stack([of["de"], *others]), 0) - of["de"],
-        torch.logsumexp(torch.stack([of["el"], *others]), 0) - of["el"],
-        torch.logsumexp(scores[1], 0) - scores[1, episode.docnos.index("q2")],
+        torch.logsumexp(torch.stack([at["de"], *others]), 0) - at["de"],
+        torch.logsumexp(torch.stack([at["el"], *others]), 0) - at["el"],
+        torch.logsumexp(scores[1], 0) - scores[1, of.docnos.index("q2")],
     ]
-    torch.testing.assert_close(ranking_loss(first, second, episode), torch.stack(rows).mean())
+    torch.testing.assert_close(ranking_loss(first, second, of), torch.stack(rows).mean())
 
 
 def test_triplet_is_that_of_sentence_transformers(encoder):
-    episode = triplets(0, 3, 2)
-    first, second = random_vectors(episode)
+    of = triplets(0, 3, 2)
+    first, second = random_vectors(of)
     theirs = st_losses.TripletLoss(encoder.model, st_losses.TripletDistanceMetric.EUCLIDEAN, 0.7)
     expected = [
-        theirs.compute_loss_from_embeddings([first, second[episode.positives], second[episode.negatives[:, j]]], None)
+        theirs.compute_loss_from_embeddings([first, second[of.positives], second[of.negatives[:, j]]], None)
         for j in range(2)
     ]
-    found = TaskLoss(encoder.model, MetaConfig(loss="triplet", triplet_margin=0.7))(first, second, episode)
+    found = TaskLoss(encoder.model, MetaConfig(loss="triplet", triplet_margin=0.7))(first, second, of)
     torch.testing.assert_close(found, sum(expected) / 2)
 
 
@@ -595,16 +562,14 @@ def test_losses_that_do_not_work_from_vectors(encoder, name):
         MAML(encoder, settings(loss=name))
 
 
-def test_losses_and_sets_that_do_not_fit(encoder):
+def test_losses_of_triplets_do_not_take_pairs(encoder):
     for name in ("mnrl", "triplet", "MarginMSELoss"):
-        with pytest.raises(ValueError, match=f"loss='{name}' needs questions with positives"):
+        with pytest.raises(ValueError, match=f"loss must be 'cosine-similarity' or 'cosent' for pairs, not '{name}'"):
             MAML(encoder, settings(loss=name)).meta_step([MetaTask(0, pairs(0), pairs(9))])
-    with pytest.raises(ValueError, match="loss='triplet' needs negatives"):
-        MAML(encoder, settings(loss="triplet")).meta_step([MetaTask(0, triplets(0, 2, 0), triplets(9, 2, 0))])
 
 
 @pytest.mark.parametrize("name", ["cosine-similarity", "cosent"])
-@pytest.mark.parametrize("learner", [MAML, MAMLAlign, Reptile, JointFineTune])
+@pytest.mark.parametrize("learner", [MAML, MAMLAlign, JointFineTune])
 def test_graded_pairs(encoder, name, learner):
     config = settings(loss=name, inner_lr=1e-3, inner_steps=3)
     tasks = [MetaTask(i, pairs(20 * i), pairs(20 * i + 5), pairs(20 * i + 10)) for i in range(2)]
@@ -619,19 +584,19 @@ def test_graded_pairs(encoder, name, learner):
 
 
 def test_divergence_is_zero_only_for_the_same_ranking():
-    episode = triplets(0, 4, 2)
+    of = triplets(0, 4, 2)
     for seed in range(20):
-        teacher, student = random_vectors(episode, seed), random_vectors(episode, seed + 100)
-        assert distillation_loss(teacher, student, episode) > 0
+        teacher, student = random_vectors(of, seed), random_vectors(of, seed + 100)
+        assert distillation_loss(teacher, student, of) > 0
         for kind in ("kl-logits", "margin-mse", "mse-embedding"):
-            assert distillation_loss(teacher, teacher, episode, kind) == 0
-            assert distillation_loss(teacher, student, episode, kind) > 0
+            assert distillation_loss(teacher, teacher, of, kind) == 0
+            assert distillation_loss(teacher, student, of, kind) > 0
     longer = Vectors(2 * teacher.first, 3 * teacher.second)  # the same cosines
-    assert distillation_loss(teacher, longer, episode).item() == pytest.approx(0, abs=1e-12)
-    near = episode_logits(*teacher, 0.5)
+    assert distillation_loss(teacher, longer, of).item() == pytest.approx(0, abs=1e-12)
+    near = cosines(*teacher, 0.5)
     assert near.shape == (4, 12) and near.abs().max() <= 2
     with pytest.raises(ValueError, match="kind must be kl-logits, margin-mse or mse-embedding.*not 'loss'"):
-        distillation_loss(teacher, student, episode, "loss")
+        distillation_loss(teacher, student, of, "loss")
 
 
 # ------------------------------------------------------------------------------------------------------------- learners
@@ -645,8 +610,6 @@ def test_divergence_is_zero_only_for_the_same_ranking():
         ("maml-align", {"share": "separate"}),
         ("maml-align", {"student_steps": 0, "kd": "loss-sum", "kd_lambda": 0.01}),
         ("maml", {"adapt": "last:1"}),
-        ("reptile", {"inner_steps": 3}),
-        ("meta-sgd", {}),
         ("fine-tune", {}),
     ],
 )
@@ -674,10 +637,10 @@ def test_meta_steps_learn(encoder, algorithm, changes):
     [
         ("maml", {}),
         ("maml-align", {"share": "separate", "train_mode": True}),
-        ("meta-sgd", {"warmup_steps": 5, "weight_decay": 0.1}),
+        ("fine-tune", {"warmup_steps": 5, "weight_decay": 0.1}),
     ],
 )
-def test_a_state_goes_on_bit_for_bit(encoder, algorithm, changes):
+def test_a_state_resumes_bit_for_bit(encoder, algorithm, changes):
     config = settings(**changes)
     learner = learner_class(algorithm)(encoder, config)
     fresh = TextEncoder(copied(encoder.model))
@@ -697,36 +660,13 @@ def test_a_state_goes_on_bit_for_bit(encoder, algorithm, changes):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_states_of_something_else(encoder):
+def test_a_state_without_moments(encoder):
     learner = MAML(encoder, settings())
     learner.meta_step(TASKS)
-    state = learner.state()
-    before = weights(encoder)
-    name = "weights.0.model.pooler.dense.bias"
-    for bad, message in [
-        ({k: v for k, v in state.items() if k != name}, f"the state has no {name}"),
-        ({**state, name: torch.zeros(3)}, rf"{name} has the shape \(3,\) in the state, not \(32,\)"),
-        ({**state, "weights.other": torch.zeros(3)}, "the state has weights.other, which this model"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            learner.load_state(bad)
-    assert unchanged(encoder, before)
     lean = learner.state(moments=False)
-    assert set(lean) == {n for n in state if not n.startswith("adamw.")}
+    assert set(lean) == {n for n in learner.state() if not n.startswith("adamw.")}
     learner.load_state(lean)
     assert not learner.optimizer.state
-
-
-def test_learned_rates(encoder):
-    learner = MetaSGD(encoder, settings())
-    assert set(learner.rates) == set(learner.selection.adapted)
-    assert list(learner.rates.values()) == pytest.approx([0.02] * len(learner.rates))
-    for _ in range(3):
-        learner.meta_step(TASKS)
-    assert len(set(learner.rates.values())) > 1
-    assert all(rate == pytest.approx(0.02, rel=0.05) for rate in learner.rates.values())
-    adapted = adapt_copy(encoder, triplets(0), settings(), lr=learner.rates)
-    assert not unchanged(adapted, weights(encoder))
 
 
 def test_fine_tuning_takes_the_mean_over_rows(double):
@@ -743,20 +683,6 @@ def test_fine_tuning_takes_the_mean_over_rows(double):
     (sum(losses) / 6).backward()
     same(found, plain.gradient(double))
     assert log.loss == pytest.approx(sum(losses).item() / 6)
-
-
-def test_reptile_moves_towards_adapted_weights(double):
-    episode = triplets(0)
-    config = settings(inner_steps=2)
-    start = weights(double)
-    ends = [adapt_copy(double, e, config, steps=2) for e in (episode, triplets(30))]
-    tasks = [MetaTask(i, e, e) for i, e in enumerate((episode, triplets(30)))]
-    _, found = outer(Reptile(double, config), tasks)
-    expected = {
-        name: sum(start[name] - end.model.get_parameter(name).detach() for end in ends) / (2 * 2 * 0.02)
-        for name in found
-    }
-    same(found, expected)
 
 
 def test_clipping_warm_up_and_decay(encoder):
@@ -794,9 +720,9 @@ def outer_loss(encoder, config):
 
 def test_adapting_a_copy(encoder):
     before = weights(encoder)
-    episode = triplets(0, 4)
+    of = triplets(0, 4)
     config = settings(inner_lr=0.05, backend="functional", order="second")
-    adapted = adapt_copy(encoder, episode, config, steps=5)
+    adapted = adapt_copy(encoder, [of], config, steps=5)
     assert unchanged(encoder, before)
     assert not unchanged(adapted, before)
     assert torch.equal(
@@ -805,23 +731,17 @@ def test_adapting_a_copy(encoder):
     )
 
     def loss(encoder):
-        vectors = (
-            torch.tensor(encoder.encode(*e)) for e in ((episode.queries, "query"), (episode.documents, "document"))
-        )
-        return TaskLoss(encoder.model, config)(*vectors, episode).item()
+        vectors = (torch.tensor(encoder.encode(*e)) for e in ((of.queries, "query"), (of.documents, "document")))
+        return TaskLoss(encoder.model, config)(*vectors, of).item()
 
     assert loss(adapted) < loss(encoder)
-    one_by_one = adapt_copy(encoder, [episode, episode], config, steps=2)
-    four = weights(adapt_copy(encoder, episode, config, steps=4))
+    one_by_one = adapt_copy(encoder, [of, of], config, steps=2)
+    four = weights(adapt_copy(encoder, [of], config, steps=4))
     assert unchanged(one_by_one, four)
-    assert unchanged(adapt_copy(encoder, episode, config, steps=0), before)
-    with pytest.raises(ValueError, match="at least one set"):
-        adapt_copy(encoder, [], config)
+    assert unchanged(adapt_copy(encoder, [of], config, steps=0), before)
 
 
 def test_algorithms():
     assert learner_class("maml-align") is MAMLAlign
-    with pytest.raises(
-        ValueError, match="algorithm must be one of maml-align, maml, .*fine-tune, which learn, not 'zero-shot'"
-    ):
+    with pytest.raises(ValueError, match="algorithm must be one of maml-align, maml, fine-tune, not 'zero-shot'"):
         learner_class("zero-shot")

@@ -31,7 +31,7 @@ from sentence_transformers import SentenceTransformer
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate
 from pyterrier_mart.meta import EmptyLanguageError, MetaConfig, MetaSBERTModel, MetaSBERTRetriever
-from pyterrier_mart.meta.training_data import few_questions
+from pyterrier_mart.meta.training_data import few_queries
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -75,7 +75,7 @@ def test_few_validation_questions_are_asked_over_all_documents(monkeypatch):
     assert two == again > one and many == everything == set(part.topics["qid"].head(35))
     assert asked[0].topics["query_lang"].value_counts().to_dict() == dict.fromkeys(LANGS, 2)
     assert set(asked[0].qrels["qid"]) == two and len(asked[0].qrels) == 18
-    other = few_questions(part, 2, seed=7)
+    other = few_queries(part, 2, seed=7)
     assert set(other.topics["qid"]) != two and set(other.topics["query_lang"]) == set(LANGS)
 
 
@@ -162,9 +162,9 @@ def test_an_index_of_before_training_is_refused():
     (lambda t, q: (t.iloc[:0], q), "topics_or_res_tr is empty"),
     (lambda t, q: (t.drop(columns="query"), q), "topics_or_res_tr lacks the column 'query'"),
     (lambda t, q: (t, q.drop(columns="label")), "qrels_tr lacks the column 'label'"),
-    (lambda t, q: (t, q.assign(label=0)), r"no question of topics_or_res_tr has a relevant document \(label > 0\)"),
-    (lambda t, q: (t, q.iloc[:0]), "no question of topics_or_res_tr has a relevant document"),
-    (lambda t, q: (t.assign(qid="x" + t["qid"]), q), "no question of topics_or_res_tr has a relevant document"),
+    (lambda t, q: (t, q.assign(label=0)), r"no query of topics_or_res_tr has a relevant document \(label > 0\)"),
+    (lambda t, q: (t, q.iloc[:0]), "no query of topics_or_res_tr has a relevant document"),
+    (lambda t, q: (t.assign(qid="x" + t["qid"]), q), "no query of topics_or_res_tr has a relevant document"),
 ])  # fmt: skip
 def test_what_it_cannot_learn_from(change, message):
     part = corpus()
@@ -179,7 +179,7 @@ def test_documents_to_learn_from_must_be_somewhere():
     part = corpus()
     with pytest.raises(ValueError, match="topics_or_res_tr lacks docno and 'text', it has .*; pass corpus="):
         dense(config=QUICK).fit(part.topics, part.qrels)
-    with pytest.raises(EmptyLanguageError, match="no questions in hi"):
+    with pytest.raises(EmptyLanguageError, match="no queries in hi"):
         dense(corpus=part).fit(part.topics, part.qrels)
     with pytest.raises(ValueError, match="qrels_va is missing"):
         dense(config=QUICK, corpus=part).fit(part.topics, part.qrels, part.topics)

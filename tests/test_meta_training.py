@@ -145,11 +145,6 @@ def test_tasks_of_the_development_set():
     assert {batch[0][0] for batch in without.seen} == {"tasks"}
 
 
-def test_nothing_to_train_on():
-    with pytest.raises(ValueError, match="there are no tasks to train on"):
-        train(Learner(), Tasks(0))
-
-
 def test_no_steps():
     learner = Learner(max_steps=0)
     before = learner.weights
@@ -191,9 +186,9 @@ def test_evaluated_at_the_end():
 
 
 def test_scores_that_choose_nothing():
-    with pytest.raises(ValueError, match="evaluate gave mono, multi, not the metric 'bi'"):
+    with pytest.raises(ValueError, match="evaluate must give 'bi' as a finite number, not .*dev_mono"):
         train(Learner(), Tasks(), evaluate=Scores(1), metric="bi")
-    with pytest.raises(ValueError, match="evaluate gave nan as 'multi' at meta-step 2"):
+    with pytest.raises(ValueError, match="evaluate must give 'multi' as a finite number, not .*nan"):
         train(Learner(), Tasks(), evaluate=Scores(1, math.nan))
 
 
@@ -233,7 +228,7 @@ def test_the_log_is_a_table(tmp_path):
 
 
 @pytest.mark.parametrize("every", [0.0, 1000.0])
-def test_an_interrupted_training_goes_on(every, tmp_path, monkeypatch):
+def test_an_interrupted_training_resumes(every, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_SAVE_SECONDS", every)
     whole = Learner(max_steps=11)
     expected = train(whole, Tasks(), evaluate=of_weights(whole))
@@ -268,7 +263,7 @@ def numbers(row):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_killed_training_goes_on(tmp_path, monkeypatch):
+def test_a_killed_training_resumes(tmp_path, monkeypatch):
     """Killed before the n-th file is put in its place, for each n; and then again at the first."""
     monkeypatch.setattr(training, "_SAVE_SECONDS", 0.0)
 
@@ -309,7 +304,7 @@ def killed(run, moment):
 @pytest.mark.parametrize(
     ("config", "tasks", "evaluate", "differ"),
     [
-        ({"outer_lr": 0.1, "max_steps": 9}, Tasks(), Scores(1), "max_steps, outer_lr|outer_lr, max_steps"),
+        ({"outer_lr": 0.1, "max_steps": 9}, Tasks(), Scores(1), "outer_lr, max_steps"),
         ({}, Tasks(name="others"), Scores(1), "tasks"),
         ({"init": 1, "seed": 1}, Tasks(), Scores(1), "model, seed"),
         ({}, Tasks(), None, "metric"),
@@ -318,22 +313,19 @@ def killed(run, moment):
 def test_of_another_training(config, tasks, evaluate, differ, tmp_path):
     train(Learner(), Tasks(), evaluate=Scores(1), output_dir=tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match=rf"holds the checkpoints of another training \(other ({differ})\); name"):
+    with pytest.raises(ValueError, match=rf"holds the checkpoints of another training \(other {differ}\); name"):
         train(Learner(**config), tasks, evaluate=evaluate, output_dir=tmp_path)
     assert contents(tmp_path) == before
-
-
-def test_of_another_program(tmp_path):
-    (tmp_path / "step-1.safetensors").write_bytes(b"theirs")
-    with pytest.raises(ValueError, match="holds step-1.safetensors of another program"):
-        train(Learner(), Tasks(), output_dir=tmp_path)
-    assert names(tmp_path) == ["step-1.safetensors"]
 
 
 def test_other_files_stay(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     train(Learner(), Tasks(), output_dir=tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "step-1.safetensors").write_bytes(b"theirs")
+    with pytest.raises(ValueError, match="holds step-1.safetensors of another program"):
+        train(Learner(), Tasks(), output_dir=tmp_path / "other")
 
 
 @pytest.mark.parametrize("damage", ["record", "not a record", "cut", "changed", "missing"])
@@ -362,46 +354,33 @@ def contents(folder):
 # ------------------------------------------------------------------------------------------------------------ progress
 
 
-@pytest.fixture
-def bars(monkeypatch):
-    """What progress bars show: a list of postfixes and descriptions of each."""
+def test_progress(monkeypatch, tmp_path):
     shown = []
 
     class Bar:
-        def __init__(self, total, initial, desc, unit):
-            self.n, self.total, self.seen = initial, total, [desc]
-            shown.append(self)
+        def __init__(self, total, initial, desc, unit, disable):
+            shown.append((total, initial, desc, disable))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            shown.append("closed")
 
         def update(self):
-            self.n += 1
+            shown.append("step")
 
         def set_postfix(self, values):
-            self.seen.append(dict(values))
-
-        def set_description(self, text):
-            self.seen.append(text)
-
-        def close(self):
-            self.seen.append("closed")
+            shown.append(dict(values))
 
     monkeypatch.setattr(training.pt, "tqdm", Bar)
-    return shown
-
-
-def test_progress(bars, tmp_path):
     log = train(Learner(max_steps=3), Tasks(), evaluate=Scores(1, 2), verbose=True, output_dir=tmp_path)
-    (bar,) = bars
-    assert (bar.n, bar.total) == (3, 3)
-    assert bar.seen[:3] == ["Learner: training", "Learner: evaluating", "Learner: training"]
-    assert bar.seen[-2] == {
+    assert shown[0] == (3, 0, "Learner: training", False) and shown.count("step") == 3 and shown[-1] == "closed"
+    assert shown[-3] == {
         "dev mono": "0.500", "dev multi": "2.000", "loss": f"{log.steps[-1]['loss']:.3f}", "inner_gain": "0.500"
     }  # fmt: skip
-    assert bar.seen[-1] == "closed"
-
-
-def test_total_of_epochs(bars):
-    train(Learner(max_steps=None), Tasks(4), verbose=True)
-    assert (bars[0].n, bars[0].total) == (40, 40)
+    train(Learner(max_steps=None), Tasks(4))
+    assert (40, 0, "Learner: training", True) in shown
 
 
 # --------------------------------------------------------------------------------------------------- with real learners
@@ -452,10 +431,10 @@ def score(learner):
 
 @pytest.mark.parametrize(
     ("algorithm", "config"),
-    [("maml-align", {"share": "separate"}), ("meta-sgd", {})],
+    [("maml-align", {"share": "separate"}), ("maml", {"max_grad_norm": 1.0})],
 )
 @pytest.mark.filterwarnings("ignore:the inner loop")
-def test_real_learners_go_on(algorithm, config, tmp_path, monkeypatch):
+def test_real_learners_resume(algorithm, config, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_SAVE_SECONDS", 0.0)
     whole, tasks = real(algorithm, **config)
     expected = train(whole, tasks, evaluate=score(whole))

@@ -1,36 +1,57 @@
-"""Splits of topics for cross-validation."""
+"""Divisions of topics, corpora and sentence pairs into training, validation and test sets."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
 import pandas as pd
 
-__all__ = ["Fold", "split"]
+from pyterrier_mart.checks import check_choice, check_whole
+from pyterrier_mart.datasets.columns import listed
+from pyterrier_mart.datasets.corpus import MultilingualCorpus, normalised
+from pyterrier_mart.datasets.graded_pairs import PairCorpus
+
+__all__ = ["Fold", "LeakageError", "check_leakage", "kfold_by_group", "kfold_pairs", "qids_of", "shuffled", "some",
+           "split"]  # fmt: skip
+
+T = TypeVar("T")
+C = TypeVar("C", MultilingualCorpus, PairCorpus)
+
+_SPLITS = ("train", "valid", "test")
+_FRAGMENT = 3  # letters and digits below which a text is a fragment and not a sentence
+
+
+class LeakageError(ValueError):
+    """An article, query or sentence is in two splits."""
 
 
 @dataclass(frozen=True)
-class Fold:
-    """One fold of a cross-validation: which queries train, which choose the model, and which test it.
+class Fold(Generic[T]):
+    """One fold of a cross-validation: what trains, what chooses the model, and what tests it.
 
     Attributes:
         index: Position of the fold, from 0.
-        train: The qids to train on, sorted.
-        valid: The qids to choose the best model by, sorted.
-        test: The qids to test on, sorted.
+        train: What to train on: sorted qids (:func:`split`), or a corpus (:func:`kfold_by_group`, :func:`kfold_pairs`).
+        valid: What to choose the best model by.
+        test: What to test on.
         seed: A seed for what is random in training, another one in each fold.
     """
 
     index: int
-    train: tuple[str, ...]
-    valid: tuple[str, ...]
-    test: tuple[str, ...]
+    train: T
+    valid: T
+    test: T
     seed: int
 
 
-def split(topics: pd.DataFrame, folds: int = 5, *, seed: int = 42, groups: pd.Series | str | None = None) -> list[Fold]:
+def split(
+    topics: pd.DataFrame, folds: int = 5, *, seed: int = 42, groups: pd.Series | str | None = None
+) -> list[Fold[tuple[str, ...]]]:
     """Splits topics for cross-validation: with five folds 60 % train, 20 % validate and 20 % test.
 
     The queries are dealt into as many parts as there are folds. Fold ``i`` tests on part ``i``, validates on the part
@@ -125,3 +146,159 @@ def some(values: Iterable[str], limit: int = 3) -> str:
     """Returns some of the values, to name them in a message."""
     values = list(values)
     return ", ".join(map(repr, values[:limit])) + (f" and {len(values) - limit} more" if len(values) > limit else "")
+
+
+# ------------------------------------------------------------------------------------------------------------- corpora
+
+
+def kfold_by_group(
+    corpus: MultilingualCorpus, n_splits: int = 5, valid: Literal["last", "rotating"] = "last", seed: int | None = None
+) -> Iterator[Fold[MultilingualCorpus]]:
+    """Divides a corpus into training, validation and test sets that have no group in common.
+
+    The groups that have queries are cut into ``n_splits`` stretches in their order, as scikit-learn's ``KFold`` does,
+    and each is the test set once. Groups of documents only are divided in the same way, by themselves.
+
+    For XQuAD-R the defaults give the folds of M'hamdi et al., arXiv 2309.08185 (Section 4.1). They have validation sets
+    in common: folds 0, 1 and 2 have the same one.
+
+    Args:
+        corpus: The corpus.
+        n_splits: Number of folds, at least 3.
+        valid: Whether the validation set is the last groups that are not in the test set, as many as those
+            (``"last"``, the authors'), or the test set of the next fold (``"rotating"``).
+        seed: Puts the groups into random order before; ``None`` to keep the corpus's.
+
+    Returns:
+        The folds; each is made and checked with :func:`check_leakage` when it is asked for.
+
+    Raises:
+        LeakageError: If a query has a relevant document in another group, or a fold's splits share anything.
+        ValueError: If there are too few groups, or an argument is out of range.
+    """
+    topics, docs, qrels = corpus.topics, corpus.docs, corpus.qrels
+    asked_in = qrels["qid"].map(topics.set_index("qid")["group"])
+    crossing = qrels[asked_in != qrels["docno"].map(docs.set_index("docno")["group"])]
+    if len(crossing):
+        culprits = listed(crossing["qid"] + " and " + crossing["docno"])
+        raise LeakageError(f"{corpus.name}: relevant documents in another group than the query: {culprits}")
+    count = topics["group"].nunique()
+    return _kfold(corpus, [corpus.groups[:count], corpus.groups[count:]], n_splits, valid, seed)
+
+
+def kfold_pairs(
+    pairs: PairCorpus, n_splits: int = 5, valid: Literal["last", "rotating"] = "last", seed: int | None = None
+) -> Iterator[Fold[PairCorpus]]:
+    """Divides pairs by row, the same rows in all tracks: STS17 into 150, 50 and 50 pairs of each track.
+
+    Args:
+        pairs: The pairs.
+        n_splits: Number of folds, at least 3.
+        valid: Which rows validate, as in :func:`kfold_by_group`.
+        seed: Puts the rows into random order before; ``None`` to keep theirs.
+
+    Returns:
+        The folds; each is made and checked with :func:`check_leakage` when it is asked for.
+
+    Raises:
+        LeakageError: If a sentence is in two splits.
+        ValueError: If there are too few rows, or an argument is out of range.
+    """
+    return _kfold(pairs, [pairs.rows], n_splits, valid, seed)
+
+
+def _kfold(corpus: C, parts: list[Sequence[Any]], n_splits: int, valid: str, seed: int | None) -> Iterator[Fold[C]]:
+    """Divides each of the parts by itself."""
+    check_whole("n_splits", n_splits, 3)
+    check_choice("valid", valid, ("last", "rotating"))
+    size = len(parts[0])
+    if size < n_splits or (valid == "last" and size <= 2 * -(-size // n_splits)):
+        raise ValueError(f"n_splits {n_splits} is too much for {size} groups or rows of {corpus.name}")
+    if seed is not None:
+        rng = np.random.default_rng(seed)
+        parts = [[items[i] for i in rng.permutation(len(items))] for items in parts]
+
+    def folds() -> Iterator[Fold[C]]:
+        for index in range(n_splits):
+            chosen: tuple[list[Any], ...] = ([], [], [])
+            for items in parts:
+                stretches = np.array_split(np.arange(len(items)), n_splits)  # the first ones are longer, as KFold's
+                test = stretches[index]
+                rest = np.setdiff1d(np.arange(len(items)), test)
+                last = rest[max(0, len(rest) - len(test)) :]
+                dev = last if valid == "last" else stretches[(index + 1) % n_splits]
+                for of_split, places in zip(chosen, (np.setdiff1d(rest, dev), dev, test), strict=True):
+                    of_split.extend(items[i] for i in places)
+            train, dev_set, test_set = (
+                corpus.subset(of_split, f"{corpus.name} fold {index} {name}")
+                for name, of_split in zip(_SPLITS, chosen, strict=True)
+            )
+            check_leakage(train, dev_set, test_set)
+            yield Fold(index, train, dev_set, test_set, seed=index)
+
+    return folds()
+
+
+def check_leakage(train: C, valid: C | None = None, test: C | None = None) -> None:
+    """Checks that nothing of one split is known from another.
+
+    Of two corpora, these must not be in both: a ``group``, a ``qgroup``, a ``dgroup``, the text of a query, and the
+    text of a document that answers a query in either. Texts are compared in normal form
+    (:func:`~pyterrier_mart.datasets.corpus.normalised`). Two kinds of text may be in both, as they tell nothing about a
+    query: documents that answer nothing in either (XQuAD-R has the footnote mark "citation needed" as a sentence of
+    several articles in Arabic, Hindi and Chinese), and fragments of less than three letters and digits, which sentence
+    splitting makes (XQuAD-R has a Turkish sentence "I." in two articles, once with an answer).
+
+    Of pairs, the rows and the sentences must be different ones.
+
+    Args:
+        train: The training set.
+        valid: The validation set, if any.
+        test: The test set, if any.
+
+    Raises:
+        LeakageError: If something is in two; the message names what, and where it is.
+    """
+    named = zip(_SPLITS, (train, valid, test), strict=True)
+    splits = [(name, _keys(split), _answers(split)) for name, split in named if split is not None]
+    for (first, ours, our_answers), (second, theirs, their_answers) in combinations(splits, 2):
+        for what, keys in ours.items():
+            shared = [key for key in keys if key in theirs[what]]
+            if what == "document text":
+                shared = [key for key in shared if key in our_answers or key in their_answers]
+            if shared:
+                where = listed([f"{key!r} ({keys[key]} and {theirs[what][key]})" for key in shared])
+                raise LeakageError(f"{first} and {second} share a {what}: {where}")
+
+
+def _keys(corpus: MultilingualCorpus | PairCorpus) -> dict[str, dict[Hashable, str]]:
+    """Returns what splits are compared by, and for each key the first id that has it."""
+    if isinstance(corpus, PairCorpus):
+        pairs = corpus.pairs
+        ids = pairs["pair_id"].tolist()
+        sentences = map(normalised, [*pairs["sentence1"], *pairs["sentence2"]])
+        return {"row": _first(pairs["row"], ids), "sentence": _first(sentences, [*ids, *ids])}
+    topics, docs = corpus.topics, corpus.docs
+    qids, docnos = topics["qid"].tolist(), docs["docno"].tolist()
+    return {
+        "group": _first([*topics["group"], *docs["group"]], [*qids, *docnos]),
+        "qgroup": _first(topics["qgroup"], qids),
+        "dgroup": _first(docs["dgroup"], docnos),
+        "query text": _first(map(normalised, topics["query"]), qids),
+        "document text": _first(map(normalised, docs["text"]), docnos),
+    }
+
+
+def _answers(corpus: MultilingualCorpus | PairCorpus) -> set[str]:
+    """Returns the texts of documents that answer a query, without fragments."""
+    if isinstance(corpus, PairCorpus):
+        return set()
+    texts = {normalised(corpus.documents[docno]) for docno in set(corpus.qrels["docno"])}
+    return {text for text in texts if sum(map(str.isalnum, text)) >= _FRAGMENT}
+
+
+def _first(keys: Iterable[Hashable], ids: Sequence[str]) -> dict[Hashable, str]:
+    found: dict[Hashable, str] = {}
+    for key, where in zip(keys, ids, strict=True):
+        found.setdefault(key, where)
+    return found

@@ -4,80 +4,50 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyterrier_mart.datasets.corpus import MultilingualCorpus, PairCorpus
+    from pyterrier_mart.datasets.corpus import EmptyLanguageError, MultilingualCorpus
+    from pyterrier_mart.datasets.graded_pairs import PairCorpus
     from pyterrier_mart.dense.centring import LanguageCentering
     from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
     from pyterrier_mart.dense.index import DenseIndex
-    from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, sts_evaluate, summarise
-    from pyterrier_mart.meta.arrangements import TRANSFER_MODES, Arrangement, parse_arrangements
+    from pyterrier_mart.evaluation.folds import Fold, LeakageError, kfold_by_group, kfold_pairs
+    from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, summarise
+    from pyterrier_mart.evaluation.sts import sts_evaluate
     from pyterrier_mart.meta.config import MetaConfig
-    from pyterrier_mart.meta.errors import AlignmentError, BackendError, EmptyLanguageError, LeakageError
-    from pyterrier_mart.meta.folds import Fold, kfold_by_group, kfold_pairs
+    from pyterrier_mart.meta.fast_weights import BackendError
     from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
     from pyterrier_mart.meta.sampling import PairTaskSampler, TripletTaskSampler
+    from pyterrier_mart.meta.tasks import TRANSFER_MODES, AlignmentError, Arrangement, parse_arrangements
 
 __all__ = [
-    "TRANSFER_MODES",
-    "AlignmentError",
-    "Arrangement",
-    "BackendError",
-    "DenseIndex",
-    "EmptyLanguageError",
-    "Fold",
-    "LanguageCentering",
-    "LeakageError",
-    "MetaConfig",
-    "MetaSBERTModel",
-    "MetaSBERTRetriever",
-    "MultilingualCorpus",
-    "PairCorpus",
-    "PairTaskSampler",
-    "TextEncoder",
-    "TripletTaskSampler",
-    "kfold_by_group",
-    "kfold_pairs",
-    "language_bias",
-    "lareqa_evaluate",
-    "load_sentence_transformer",
-    "parse_arrangements",
-    "sts_evaluate",
-    "summarise",
-]
+    "TRANSFER_MODES", "AlignmentError", "Arrangement", "BackendError", "DenseIndex", "EmptyLanguageError", "Fold",
+    "LanguageCentering", "LeakageError", "MetaConfig", "MetaSBERTModel", "MetaSBERTRetriever", "MultilingualCorpus",
+    "PairCorpus", "PairTaskSampler", "TextEncoder", "TripletTaskSampler", "kfold_by_group", "kfold_pairs",
+    "language_bias", "lareqa_evaluate", "load_sentence_transformer", "parse_arrangements", "sts_evaluate", "summarise",
+]  # fmt: skip
 
 #: Where names come from: they are imported when they are first asked for, since some need transformers.
 _MODULES = {
-    "AlignmentError": "meta.errors",
-    "Arrangement": "meta.arrangements",
-    "BackendError": "meta.errors",
-    "DenseIndex": "dense.index",
-    "EmptyLanguageError": "meta.errors",
-    "Fold": "meta.folds",
-    "LanguageCentering": "dense.centring",
-    "LeakageError": "meta.errors",
-    "MetaConfig": "meta.config",
-    "MetaSBERTModel": "meta.retriever",
-    "MetaSBERTRetriever": "meta.retriever",
-    "MultilingualCorpus": "datasets.corpus",
-    "PairCorpus": "datasets.corpus",
-    "PairTaskSampler": "meta.sampling",
-    "TRANSFER_MODES": "meta.arrangements",
-    "TextEncoder": "dense.encoder",
-    "TripletTaskSampler": "meta.sampling",
-    "kfold_by_group": "meta.folds",
-    "kfold_pairs": "meta.folds",
-    "language_bias": "evaluation.lareqa",
-    "lareqa_evaluate": "evaluation.lareqa",
-    "load_sentence_transformer": "dense.encoder",
-    "parse_arrangements": "meta.arrangements",
-    "sts_evaluate": "evaluation.lareqa",
-    "summarise": "evaluation.lareqa",
+    "datasets.corpus": "EmptyLanguageError MultilingualCorpus",
+    "datasets.graded_pairs": "PairCorpus",
+    "dense.centring": "LanguageCentering",
+    "dense.encoder": "TextEncoder load_sentence_transformer",
+    "dense.index": "DenseIndex",
+    "evaluation.folds": "Fold LeakageError kfold_by_group kfold_pairs",
+    "evaluation.lareqa": "language_bias lareqa_evaluate summarise",
+    "evaluation.sts": "sts_evaluate",
+    "meta.config": "MetaConfig",
+    "meta.fast_weights": "BackendError",
+    "meta.retriever": "MetaSBERTModel MetaSBERTRetriever",
+    "meta.sampling": "PairTaskSampler TripletTaskSampler",
+    "meta.tasks": "TRANSFER_MODES AlignmentError Arrangement parse_arrangements",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Imports what is asked for."""
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"pyterrier_mart.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f"pyterrier_mart.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyterrier_mart.meta.arrangements import transfer_paths
+from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
+from pyterrier_mart.meta.tasks import transfer_paths
 
 __all__ = ["ALGORITHMS", "BACKENDS", "KD", "LOSSES", "NEGATIVES", "QUERY_SAMPLING", "MetaConfig"]
 
-ALGORITHMS = ("maml-align", "maml", "reptile", "meta-sgd", "fine-tune", "zero-shot")
+ALGORITHMS = ("maml-align", "maml", "fine-tune", "zero-shot")
 BACKENDS = ("inplace", "functional", "learn2learn")
 KD = ("kl-logits", "loss", "loss-sum", "margin-mse", "mse-embedding", "none")
 LOSSES = ("mnrl", "triplet", "cosine-similarity", "cosent")
@@ -28,9 +28,9 @@ _WHOLE = {
     "k_shot": 1, "q_query": 1, "n_neg": 1, "inner_steps": 0, "student_steps": 0, "meta_batch_size": 1, "eval_steps": 1,
     "patience": 1, "seed": 0, "top_k": 1, "warmup_steps": 0,
 }  # fmt: skip
-_POSITIVE = ("inner_lr", "outer_lr", "kd_temperature", "loss_scale")
+_POSITIVE = ("inner_lr", "outer_lr", "kd_temperature", "loss_scale", "max_grad_norm")
 _NOT_NEGATIVE = ("weight_decay", "kd_lambda", "triplet_margin")
-_SWITCHES = ("kd_detach_teacher", "update_on_valid", "train_mode")
+_FLAGS = ("kd_detach_teacher", "update_on_valid", "train_mode")
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class MetaConfig:
     The paper is M'hamdi et al., arXiv 2309.08185; numbers are from its Appendix C.3.
 
     Attributes:
-        transfer: The transfer mode, one of :data:`~pyterrier_mart.meta.arrangements.TRANSFER_MODES`, or arrangements
+        transfer: The transfer mode, one of :data:`~pyterrier_mart.meta.tasks.TRANSFER_MODES`, or arrangements
             such as ``"el_el-el_ar|hi_hi-hi_de"``.
-        k_shot: Questions of a support set.
-        q_query: Questions of a query set.
+        k_shot: Queries of a support set.
+        q_query: Queries of a query set.
         n_neg: Negatives of each row.
-        query_sampling: How questions of the query set are chosen: ``"random"``, the support questions' nearest
-            neighbours (``"similar"``), or the same questions in the query set's language (``"translation"``).
+        query_sampling: How queries of the query set are chosen: ``"random"``, the support queries' nearest
+            neighbours (``"similar"``), or the same queries in the query set's language (``"translation"``).
         top_k: Neighbours to choose from in ``"similar"``.
-        negatives: Which candidates are negatives, by their distance to the question under the encoder as it was before
+        negatives: Which documents are negatives, by their distance to the query under the encoder as it was before
             training: ``"random"``, ``"hard"`` (nearer than the positive), ``"semi-hard"`` (farther, but by less than
             the margin) or ``"easy"`` (farther by more).
-        negative_lang: Languages to draw negatives from: the positive's (``"doc"``), the question's, whether or not the
-            set has candidates in it (``"query"``), or all of the set's candidates (``"any"``).
+        negative_lang: Languages to draw negatives from: the positive's (``"doc"``), the query's, whether or not the
+            set has documents in it (``"query"``), or all of the set's documents (``"any"``).
         loss: ``"mnrl"`` (multiple negatives ranking), ``"triplet"`` (the paper's, Euclidean), ``"cosine-similarity"``
             or ``"cosent"`` (for graded pairs), or the name of a loss of sentence-transformers that works from
             embeddings, such as ``"MarginMSELoss"``.
@@ -86,15 +86,15 @@ class MetaConfig:
         share: Whether teacher and student start from the same weights (``"tied"``) or learn apart (``"separate"``; the
             student is kept).
         n_tasks: Tasks of an epoch in training, validation and testing.
-        max_steps: Meta-steps at most; ``None`` for 20 epochs.
+        max_steps: Maximum number of meta-steps; ``None`` for 20 epochs.
         eval_steps: Meta-steps between two evaluations on the development set.
-        patience: Stop after so many meta-steps without a better development score.
-        valid_questions: Questions of each language, chosen by the seed, that an evaluation asks at most; ``None`` for
+        patience: Number of meta-steps without a better development score after which training stops.
+        valid_questions: Maximum number of queries of each language, chosen by the seed, in an evaluation; ``None`` for
             all. They are ranked against all documents of the development set.
         update_on_valid: Whether training goes on with tasks of the development set, as in the paper, which then
             cannot choose the best step.
         train_mode: Whether dropout is on.
-        max_length: Wordpieces of a question and of a document that are read.
+        max_length: Wordpieces of a query and of a document that are read.
         seed: Of tasks, their order and dropout.
     """
 
@@ -143,34 +143,22 @@ class MetaConfig:
         Raises:
             ValueError: If one is out of range; the message names it.
         """
-        for name in ("n_tasks", "max_length"):
-            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name)))
+        for name, count in (("n_tasks", 3), ("max_length", 2)):
+            values = tuple(getattr(self, name))
+            if len(values) != count or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in values):
+                raise ValueError(f"{name} must be {count} whole numbers >= 1, not {values!r}")
+            object.__setattr__(self, name, values)
         for name, least in _WHOLE.items():
+            check_whole(name, getattr(self, name), least)
+        check_whole("max_steps", self.max_steps, 0, optional=True)
+        check_whole("valid_questions", self.valid_questions, optional=True)
+        for name in (*_POSITIVE, *_NOT_NEGATIVE):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, not {value!r}")
-        for name in (*_POSITIVE, *_NOT_NEGATIVE, "max_grad_norm"):
-            value = getattr(self, name)
-            if value is None and name == "max_grad_norm":
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a number >= 0, not {value!r}")
-            if value == 0 and name not in _NOT_NEGATIVE:
-                raise ValueError(f"{name} must be greater than 0")
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+            check_number(name, value, positive=name in _POSITIVE, optional=name == "max_grad_norm")
+        for name in _FLAGS:
+            check_flag(name, getattr(self, name))
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
-        for name in ("transfer", "loss", "adapt", "freeze"):
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value) and not (name == "freeze" and value is None):
-                raise ValueError(f"{name} must be text, not {value!r}")
-        for name, least in (("max_steps", 0), ("valid_questions", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise ValueError(f"{name} must be None or a whole number >= {least}, not {value!r}")
+            check_choice(name, getattr(self, name), choices)
         if self.order == "second" and self.backend == "inplace":
             raise ValueError("order='second' needs backend='functional' (or 'learn2learn'), not 'inplace'")
         transfer_paths(self.transfer)
@@ -227,24 +215,10 @@ class MetaConfig:
         Raises:
             ValueError: If it is not a JSON object, or a setting is unknown or out of range; the message names it.
         """
-        try:
-            values = json.loads(text) if isinstance(text, str) else dict(text)
-        except json.JSONDecodeError as err:
-            raise ValueError(f"the settings are not JSON: {err}") from err
-        if not isinstance(values, dict):
+        values = json.loads(text) if isinstance(text, str) else text
+        if not isinstance(values, Mapping):
             raise ValueError(f"the settings must be a JSON object, not {type(values).__name__}")
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown setting {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         return cls(**values)
-
-
-def _whole_numbers(name: str, value: Any) -> tuple[int, ...]:
-    count = {"n_tasks": 3, "max_length": 2}[name]
-    if (
-        not isinstance(value, (tuple, list))
-        or len(value) != count
-        or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in value)
-    ):
-        raise ValueError(f"{name} must be {count} whole numbers >= 1, not {value!r}")
-    return tuple(value)

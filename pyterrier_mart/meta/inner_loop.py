@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyterrier_mart.dense.encoder import Features, Side, TextEncoder
+from pyterrier_mart.dense.encoder import Side, TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.episodes import Episode, PairEpisode
-from pyterrier_mart.meta.fast_weights import FastWeights, InnerRate, InPlaceFastWeights
+from pyterrier_mart.meta.fast_weights import FastWeights, InPlaceFastWeights
 from pyterrier_mart.meta.losses import TaskLoss, Vectors
+from pyterrier_mart.meta.tasks import PairSet, TaskSet
 
-__all__ = ["InnerStats", "PreparedSet", "adapt_copy", "inner_loop"]
+__all__ = ["InnerStats", "PreparedSet", "PreparedTexts", "adapt_copy", "inner_loop"]
 
 _TOKENS_ON_CPU = 1024  # of a batch, with padding; more is not faster there
 
 
-class _Texts:
-    """Tokenised texts; each distinct text is there once, in batches of like length."""
+class PreparedTexts:
+    """Tokenised texts; each distinct text is there once, in batches of like length.
+
+    Args:
+        encoder: Tokenises.
+        texts: The texts.
+        side: Whether they are queries or documents.
+    """
 
     def __init__(self, encoder: TextEncoder, texts: Sequence[str], side: Side):
         distinct = sorted(set(texts), key=lambda text: (-len(text), text))
         place = {text: i for i, text in enumerate(distinct)}
         self.order = torch.tensor([place[text] for text in texts], device=encoder.device)
-        self.batches: list[Features] = []
+        self.batches = []
         longest = encoder.max_length[0 if side == "query" else 1]
         start = 0
         while start < len(distinct):
@@ -38,6 +44,7 @@ class _Texts:
             start += size
 
     def embed(self, fast: FastWeights) -> Tensor:
+        """Returns the vectors of all texts at the adapted weights."""
         vectors = [fast.embed(batch) for batch in self.batches]
         return (vectors[0] if len(vectors) == 1 else torch.cat(vectors))[self.order]
 
@@ -45,38 +52,32 @@ class _Texts:
 class PreparedSet:
     """A support or query set with its texts tokenised, for several forward passes.
 
-    Sentences of graded pairs are encoded as questions, on both sides.
+    Sentences of graded pairs are encoded as queries, on both sides.
 
     Args:
         encoder: Tokenises.
-        episode: The set.
+        of: The set.
     """
 
-    def __init__(self, encoder: TextEncoder, episode: Episode):
-        self.episode = episode
-        if isinstance(episode, PairEpisode):
-            self._texts = [_Texts(encoder, (*episode.first, *episode.second), "query")]
+    def __init__(self, encoder: TextEncoder, of: TaskSet):
+        self.of = of
+        if isinstance(of, PairSet):
+            self.texts = [PreparedTexts(encoder, (*of.first, *of.second), "query")]
         else:
-            self._texts = [
-                _Texts(encoder, episode.queries, "query"),
-                _Texts(encoder, episode.documents, "document"),
-            ]
+            sides: tuple[tuple[tuple[str, ...], Side], ...] = ((of.queries, "query"), (of.documents, "document"))
+            self.texts = [PreparedTexts(encoder, texts, side) for texts, side in sides]
 
     def vectors(self, fast: FastWeights) -> Vectors:
         """Returns the set's vectors at the adapted weights."""
-        found = [texts.embed(fast) for texts in self._texts]
-        if len(found) == 1:
-            first, second = found[0].split(len(self.episode))
-            return Vectors(first, second)
-        return Vectors(*found)
+        found = [texts.embed(fast) for texts in self.texts]
+        return Vectors(*(found[0].split(len(self.of)) if len(found) == 1 else found))
 
     def loss(self, fast: FastWeights, loss: TaskLoss) -> Tensor:
         """Returns the set's loss at the adapted weights."""
-        return loss(*self.vectors(fast), self.episode)
+        return loss(*self.vectors(fast), self.of)
 
 
-@dataclass(frozen=True)
-class InnerStats:
+class InnerStats(NamedTuple):
     """What an inner loop did.
 
     Attributes:
@@ -88,7 +89,7 @@ class InnerStats:
     after: float
 
 
-def inner_loop(fast: FastWeights, support: PreparedSet, loss: TaskLoss, steps: int, lr: InnerRate) -> InnerStats:
+def inner_loop(fast: FastWeights, support: PreparedSet, loss: TaskLoss, steps: int, lr: float) -> InnerStats:
     """Takes steps of gradient descent on a support set.
 
     Args:
@@ -101,49 +102,43 @@ def inner_loop(fast: FastWeights, support: PreparedSet, loss: TaskLoss, steps: i
     Returns:
         The loss before and after; the latter from a forward pass of its own, without a graph.
     """
-    before = None
+    losses = []
     for _ in range(steps):
         found = support.loss(fast, loss)
-        before = found.item() if before is None else before
+        losses.append(found.item())
         fast.step(found, lr)
     with torch.no_grad():
-        after = support.loss(fast, loss).item()
-    return InnerStats(after if before is None else before, after)
+        losses.append(support.loss(fast, loss).item())
+    return InnerStats(losses[0], losses[-1])
 
 
 def adapt_copy(
     encoder: TextEncoder,
-    support: Episode | Sequence[Episode],
+    support_sets: Sequence[TaskSet],
     config: MetaConfig,
     *,
     steps: int | None = None,
-    lr: InnerRate | None = None,
+    lr: float | None = None,
 ) -> TextEncoder:
     """Adapts a copy of a model to a few examples, as the inner loop does; the model stays as it is.
 
     Args:
         encoder: Encodes with the model.
-        support: The examples. A step is taken on each of several sets in turn.
+        support_sets: The examples. A step is taken on each of several sets in turn.
         config: How to adapt: loss, weights, steps and learning rate.
         steps: Steps on each set; by default ``config.inner_steps``.
-        lr: The learning rate, or one for each adapted weight; by default ``config.inner_lr``.
+        lr: The learning rate; by default ``config.inner_lr``.
 
     Returns:
         The adapted copy.
-
-    Raises:
-        ValueError: If there is no set.
     """
-    sets = [support] if not isinstance(support, Sequence) else list(support)
-    if not sets:
-        raise ValueError("support must have at least one set of examples")
     adapted = TextEncoder(copy.deepcopy(encoder.model), encoder.max_length)
     config = config.replace(order="first", backend="inplace")
     loss = TaskLoss(adapted.model, config)
-    prepared = [PreparedSet(adapted, episode) for episode in sets]
+    prepared = [PreparedSet(adapted, of) for of in support_sets]
     with torch.enable_grad(), InPlaceFastWeights(adapted, config) as fast:
         for _ in range(config.inner_steps if steps is None else steps):
-            for episode in prepared:
-                fast.step(episode.loss(fast, loss), config.inner_lr if lr is None else lr)
+            for of in prepared:
+                fast.step(of.loss(fast, loss), config.inner_lr if lr is None else lr)
         fast.keep()
     return adapted

@@ -1,4 +1,4 @@
-"""What all meta-learners share: the optimiser, a meta-step over tasks, and a state that training goes on from."""
+"""What all meta-learners share: the optimiser, a meta-step over tasks, and a state from which training resumes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +17,12 @@ from torch import Tensor
 
 from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.episodes import Episode, MetaTask
-from pyterrier_mart.meta.inner_loop import InnerStats, PreparedSet
+from pyterrier_mart.meta.fast_weights import select
+from pyterrier_mart.meta.inner_loop import InnerStats
 from pyterrier_mart.meta.losses import TaskLoss
-from pyterrier_mart.meta.selection import select
+from pyterrier_mart.meta.tasks import MetaTask
 
-__all__ = ["MetaLearner", "StepLog"]
+__all__ = ["MetaLearner", "StepLog", "gain", "mean"]
 
 _NOT_MEASURED = math.nan
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -68,6 +69,10 @@ class MetaLearner(ABC):
     Raises:
         ValueError: If the settings select no weights, or there is no such loss.
         BackendError: If the backend cannot work with the model or the settings.
+
+    Attributes:
+        models: The model, and others that are trained with it.
+        trained: What is trained, by name.
     """
 
     def __init__(self, encoder: TextEncoder, config: MetaConfig):
@@ -75,15 +80,23 @@ class MetaLearner(ABC):
         self.selection = select(encoder.model, config)
         self.loss = TaskLoss(encoder.model, config)
         weights = dict(encoder.model.named_parameters())
-        #: What is trained, by name.
+        self.models: list[torch.nn.Module] = [encoder.model]
         self.trained: dict[str, torch.nn.Parameter] = {name: weights[name] for name in self.selection.trained}
-        self._models: list[torch.nn.Module] = [encoder.model]
         self.steps = 0
-        self.optimizer = torch.optim.AdamW(self._groups(), lr=config.outer_lr, weight_decay=config.weight_decay)
+        self.optimizer = self.new_optimizer()
+
+    def new_optimizer(self) -> torch.optim.AdamW:
+        """Returns an optimiser of what is trained; biases and weights of norms do not decay."""
+        decaying = [weight for weight in self.trained.values() if weight.ndim > 1]
+        others = [weight for weight in self.trained.values() if weight.ndim <= 1]
+        groups: list[dict[str, Any]] = [{"params": decaying}, {"params": others, "weight_decay": 0.0}]
+        config = self.config
+        filled = [group for group in groups if group["params"]]
+        return torch.optim.AdamW(filled, lr=config.outer_lr, weight_decay=config.weight_decay)
 
     @abstractmethod
-    def _outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
-        """Adds the gradient of the mean over tasks to ``grad`` of what is trained."""
+    def outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
+        """Adds the gradient of the mean over tasks to ``grad`` of what is trained; the model is as before."""
 
     def meta_step(self, tasks: Sequence[MetaTask]) -> StepLog:
         """Takes a step of the outer loop on the mean over tasks.
@@ -94,18 +107,21 @@ class MetaLearner(ABC):
             tasks: The tasks of the step; their order does not matter.
 
         Raises:
-            ValueError: If there are no tasks, they do not suit the algorithm, or the loss or its gradient is not
-                finite.
+            ValueError: If the tasks do not suit the algorithm, or the loss or its gradient is not finite.
         """
-        if not tasks:
-            raise ValueError("a meta-step needs at least one task")
         start = time.perf_counter()
         try:
             with self._modes(), torch.enable_grad():
-                log = self._outer_gradient(tasks)
-            norm = self._clip(log.loss, tasks)
+                log = self.outer_gradient(tasks)
+            largest = math.inf if self.config.max_grad_norm is None else self.config.max_grad_norm
+            norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), largest))
+            if not (math.isfinite(norm) and math.isfinite(log.loss)):
+                raise ValueError(
+                    f"meta-step {self.steps + 1}, tasks {', '.join(str(task.index) for task in tasks)}: the loss is "
+                    f"{log.loss}, its gradient's norm {norm}; try a lower inner_lr or outer_lr, or max_grad_norm"
+                )
             for group in self.optimizer.param_groups:
-                group["lr"] = group["base_lr"] * min(1.0, (self.steps + 1) / max(1, self.config.warmup_steps))
+                group["lr"] = self.config.outer_lr * min(1.0, (self.steps + 1) / max(1, self.config.warmup_steps))
             self.optimizer.step()
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -115,7 +131,7 @@ class MetaLearner(ABC):
     def state(self, *, moments: bool = True) -> dict[str, Tensor]:
         """Returns copies of the trained weights, the step, and what AdamW remembers.
 
-        A learner with the same model and settings that loads it goes on bit for bit as this one would.
+        A learner with the same model and settings that loads it continues bit for bit as this one would.
 
         Args:
             moments: Whether what AdamW remembers is in it.
@@ -133,26 +149,7 @@ class MetaLearner(ABC):
         return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in kept.items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Goes back to a state; without AdamW's part, AdamW starts anew.
-
-        Raises:
-            ValueError: If it is of another model or other settings; the message names a weight. Nothing is changed.
-        """
-        known: dict[str, Tensor] = {f"weights.{name}": weight for name, weight in self.trained.items()}
-        moments = {
-            f"adamw.{name}.{moment}": weight.new_zeros(()) if moment == "step" else weight
-            for name, weight in self.trained.items()
-            for moment in _MOMENTS
-        }
-        known["step"] = torch.tensor(0)
-        for name in known.keys() - state.keys():
-            raise ValueError(f"the state has no {name}, which this model and these settings train")
-        for name, tensor in state.items():
-            place = known.get(name, moments.get(name))
-            if place is None:
-                raise ValueError(f"the state has {name}, which this model and these settings do not train")
-            if place.shape != tensor.shape:
-                raise ValueError(f"{name} has the shape {tuple(tensor.shape)} in the state, not {tuple(place.shape)}")
+        """Goes back to a state of the same model and settings; without AdamW's part, AdamW starts again."""
         self.optimizer.state.clear()
         with torch.no_grad():
             for name, weight in self.trained.items():
@@ -165,10 +162,7 @@ class MetaLearner(ABC):
                     }
         self.steps = int(state["step"])
 
-    def _prepare(self, episode: Episode) -> PreparedSet:
-        return PreparedSet(self.encoder, episode)
-
-    def _seeded(self, tasks: Iterable[MetaTask]) -> Iterator[MetaTask]:
+    def seeded(self, tasks: Iterable[MetaTask]) -> Iterator[MetaTask]:
         """Yields tasks; where dropout is on, what each drops depends on seed, step and task alone."""
         for task in tasks:
             if self.config.train_mode:
@@ -179,8 +173,8 @@ class MetaLearner(ABC):
     @contextmanager
     def _modes(self) -> Iterator[None]:
         """Dropout as the settings say, and the state of random numbers as before afterwards."""
-        training = {module: module.training for model in self._models for module in model.modules()}
-        for model in self._models:
+        training = {module: module.training for model in self.models for module in model.modules()}
+        for model in self.models:
             model.train(self.config.train_mode)
         device = self.encoder.device
         try:
@@ -189,28 +183,6 @@ class MetaLearner(ABC):
         finally:
             for module, mode in training.items():
                 module.training = mode
-
-    def _groups(self) -> list[dict[str, object]]:
-        """Groups of AdamW: biases and weights of norms do not decay."""
-        decaying = [weight for weight in self.trained.values() if weight.ndim > 1]
-        others = [weight for weight in self.trained.values() if weight.ndim <= 1]
-        groups: list[dict[str, object]] = []
-        if decaying:
-            groups.append({"params": decaying, "base_lr": self.config.outer_lr})
-        if others:
-            groups.append({"params": others, "base_lr": self.config.outer_lr, "weight_decay": 0.0})
-        return groups
-
-    def _clip(self, loss: float, tasks: Sequence[MetaTask]) -> float:
-        largest = math.inf if self.config.max_grad_norm is None else self.config.max_grad_norm
-        norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), largest))
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            raise ValueError(
-                f"meta-step {self.steps + 1}, tasks {', '.join(str(task.index) for task in tasks)}: the loss is {loss} "
-                f"and the norm of its gradient {norm}, not finite; try a lower inner_lr ({self.config.inner_lr:g}) or "
-                f"outer_lr ({self.config.outer_lr:g}), or max_grad_norm=1.0"
-            )
-        return norm
 
 
 def mean(values: Iterable[float]) -> float:

@@ -1,32 +1,26 @@
-"""Meta-learners: MAML, Reptile, Meta-SGD, and fine-tuning on the same tasks; MAML-Align is a module of its own."""
+"""Meta-learners: MAML, MAML-Align, and fine-tuning on the same tasks."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
+from pyterrier_mart.checks import check_choice
 from pyterrier_mart.dense.encoder import TextEncoder
-from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
-from pyterrier_mart.meta.episodes import MetaTask
+from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.fast_weights import FastWeights, InPlaceFastWeights, fast_weights
-from pyterrier_mart.meta.inner_loop import InnerStats, adapt_copy, inner_loop
+from pyterrier_mart.meta.inner_loop import InnerStats, PreparedSet, inner_loop
 from pyterrier_mart.meta.learner import MetaLearner, StepLog, gain, mean
-from pyterrier_mart.meta.maml_align import MAMLAlign
-from pyterrier_mart.meta.selection import layer_group
+from pyterrier_mart.meta.losses import Vectors, distillation_loss
+from pyterrier_mart.meta.tasks import MetaTask, transfer_paths
 
-__all__ = [
-    "MAML",
-    "JointFineTune",
-    "MAMLAlign",
-    "MetaLearner",
-    "MetaSGD",
-    "Reptile",
-    "StepLog",
-    "adapt_copy",
-    "learner_class",
-]
+__all__ = ["MAML", "JointFineTune", "MAMLAlign", "learner_class"]
 
 
 class MAML(MetaLearner):
@@ -38,92 +32,24 @@ class MAML(MetaLearner):
 
     def __init__(self, encoder: TextEncoder, config: MetaConfig):
         super().__init__(encoder, config)
-        self._fast: FastWeights = fast_weights(encoder, config, self.selection)
+        self._fast: FastWeights = fast_weights(encoder, config)
 
-    def _outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
+    def outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
+        """Adapts to each task's support set and adds the gradient of its query sets."""
         config = self.config
         losses, stats = [], []
         with self._fast as fast:
-            for task in self._seeded(tasks):
+            for task in self.seeded(tasks):
                 fast.reset()
-                support = self._prepare(task.support)
+                support = PreparedSet(self.encoder, task.support_set)
                 stats.append(inner_loop(fast, support, self.loss, config.inner_steps, config.inner_lr))
-                queries = [episode for episode in (task.query, task.query2) if episode is not None]
                 found = []
-                for i, episode in enumerate(queries):
-                    loss = self._prepare(episode).loss(fast, self.loss)
+                for i, of in enumerate(task.query_sets, start=1):
+                    loss = PreparedSet(self.encoder, of).loss(fast, self.loss)
                     found.append(loss.item())
-                    fast.backward(loss, 1 / (len(queries) * len(tasks)), retain_graph=i + 1 < len(queries))
+                    count = len(task.query_sets)
+                    fast.backward(loss, 1 / (count * len(tasks)), retain_graph=i < count)
                 losses.append(mean(found))
-        return StepLog(mean(losses), **gain(stats))
-
-
-class MetaSGD(MAML):
-    """MAML with learned inner learning rates, one for each layer (Li et al. 2017; Antoniou et al. 2019).
-
-    Rates start at ``inner_lr`` and stay positive: their logarithms are what AdamW changes, with a learning rate of
-    0.01, under which a rate changes by 1 % in a step.
-    """
-
-    _RATES_LR = 0.01
-
-    def __init__(self, encoder: TextEncoder, config: MetaConfig):
-        super().__init__(encoder, config)
-        start = next(iter(self.trained.values())).new_tensor(math.log(config.inner_lr))
-        logs = {
-            group: torch.nn.Parameter(start.clone())
-            for group in dict.fromkeys(map(layer_group, self.selection.adapted))
-        }
-        self._log_rates = {name: logs[layer_group(name)] for name in self.selection.adapted}
-        self.trained.update({f"log_rate.{group}": rate for group, rate in logs.items()})
-        self.optimizer.add_param_group(
-            {"params": list(logs.values()), "lr": self._RATES_LR, "base_lr": self._RATES_LR, "weight_decay": 0.0}
-        )
-        self._fast = fast_weights(encoder, config, self.selection, self._log_rates)
-
-    @property
-    def rates(self) -> Mapping[str, float]:
-        """The inner learning rate of each adapted weight, by its name."""
-        return {name: math.exp(rate.item()) for name, rate in self._log_rates.items()}
-
-
-class Reptile(MetaLearner):
-    """Reptile (Nichol et al. 2018): the weights move towards those that plain gradient descent on a task ends at.
-
-    The inner loop takes the task's sets in turn. What the outer loop's AdamW sees as a gradient is the mean gradient
-    of the steps, (θ - φ) / (α n). Weights that the inner loop does not adapt stay as they are.
-    """
-
-    def __init__(self, encoder: TextEncoder, config: MetaConfig):
-        super().__init__(encoder, config)
-        self._fast = InPlaceFastWeights(encoder, config.replace(order="first", backend="inplace"), self.selection)
-
-    def _outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
-        config = self.config
-        losses, stats = [], []
-        start = {name: self.trained[name].detach().clone() for name in self.selection.adapted}
-        moved = {name: torch.zeros_like(weight) for name, weight in start.items()}
-        with self._fast as fast:
-            for task in self._seeded(tasks):
-                fast.reset()
-                sets = [self._prepare(e) for e in (task.support, task.query, task.query2) if e is not None]
-                if config.inner_steps < len(sets):
-                    raise ValueError(
-                        f"inner_steps={config.inner_steps} is too few for reptile: task {task.index} has {len(sets)} "
-                        "sets, and each needs a step"
-                    )
-                found = []
-                for i in range(config.inner_steps):
-                    loss = sets[i % len(sets)].loss(fast, self.loss)
-                    found.append(loss.item())
-                    fast.step(loss, config.inner_lr)
-                with torch.no_grad():
-                    stats.append(InnerStats(found[0], sets[0].loss(fast, self.loss).item()))
-                    for name, weight in fast.params.items():
-                        moved[name] += start[name] - weight
-                losses.append(mean(found))
-        for name, distance in moved.items():
-            self.trained[name].grad = distance / (config.inner_lr * config.inner_steps * len(tasks))
         return StepLog(mean(losses), **gain(stats))
 
 
@@ -135,28 +61,179 @@ class JointFineTune(MetaLearner):
 
     def __init__(self, encoder: TextEncoder, config: MetaConfig):
         super().__init__(encoder, config)
-        self._fast = InPlaceFastWeights(encoder, config.replace(order="first", backend="inplace"), self.selection)
+        self._fast = InPlaceFastWeights(encoder, config.replace(order="first", backend="inplace"))
 
-    def _outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
-        rows = sum(len(e) for t in tasks for e in (t.support, t.query, t.query2) if e is not None)
+    def outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
+        """Adds the gradient of all rows."""
+        rows = sum(len(of) for task in tasks for of in task.sets)
         total = []
         with self._fast as fast:
-            for task in self._seeded(tasks):
-                for episode in (task.support, task.query, task.query2):
-                    if episode is not None:
-                        loss = self._prepare(episode).loss(fast, self.loss)
-                        total.append(loss.item() * len(episode) / rows)
-                        fast.backward(loss, len(episode) / rows)
+            for task in self.seeded(tasks):
+                for of in task.sets:
+                    loss = PreparedSet(self.encoder, of).loss(fast, self.loss)
+                    total.append(loss.item() * len(of) / rows)
+                    fast.backward(loss, len(of) / rows)
         return StepLog(math.fsum(total))
 
 
-_LEARNERS: Mapping[str, type[MetaLearner]] = {
-    "maml-align": MAMLAlign,
-    "maml": MAML,
-    "reptile": Reptile,
-    "meta-sgd": MetaSGD,
-    "fine-tune": JointFineTune,
-}
+class _Found(NamedTuple):
+    """Of one task: losses of the teacher on Y, the student on Z and on Y (where compared), distillation, inner loop."""
+
+    teacher: float
+    student: float
+    shared: float
+    kd: float
+    stats: InnerStats
+
+
+class MAMLAlign(MetaLearner):
+    """MAML-Align (Algorithm 3 of the paper).
+
+    A task has sets X (support), Y (query) and Z (second query). The teacher adapts to X with ``inner_steps`` steps
+    and is measured on Y; the student adapts to Y with ``student_steps`` steps and is measured on Z. Minimised is the
+    mean over tasks of (L_Y + L_Z) / 2 + λ L_kd, where L_kd is how far the student's view of Y, before its own steps
+    (``kd_at="pre"``) or after them, is from the teacher's.
+
+    With ``kd="loss"`` it is the squared difference of the mean losses on Y over the step's tasks, with ``"loss-sum"``
+    of their sums, and then always with a gradient into both.
+
+    With ``share="separate"`` the teacher has weights of its own, which start as the model's: they minimise L_Y, and the
+    model, which is the student, L_Z / 2 + λ L_kd, which never changes the teacher.
+    """
+
+    def __init__(self, encoder: TextEncoder, config: MetaConfig):
+        super().__init__(encoder, config)
+        if any(len(path) < 3 for path in transfer_paths(config.transfer)):
+            raise ValueError(
+                "transfer must have a second query set for maml-align, such as 'mono-bi-multi', not "
+                f"{config.transfer!r}"
+            )
+        self._student = self._teacher = fast_weights(encoder, config)
+        self._apart = config.share == "separate"
+        if self._apart:
+            # what is frozen is the same for both, and the largest part
+            shared = {id(w): w for name, w in encoder.model.named_parameters() if name not in self.trained}
+            model = copy.deepcopy(encoder.model, memo=dict(shared))
+            own = dict(model.named_parameters())
+            self.models.append(model)
+            self.trained.update({f"teacher.{name}": own[name] for name in self.selection.trained})
+            self._teacher = fast_weights(TextEncoder(model, encoder.max_length), config)
+            self.optimizer = self.new_optimizer()
+        self._distils = config.kd != "none" and config.kd_lambda > 0
+        self._of_losses = self._distils and config.kd in ("loss", "loss-sum")
+        self._of_vectors = self._distils and not self._of_losses
+        # a gradient of the distillation into the teacher
+        self._both = not self._apart and (config.kd == "loss-sum" or not config.kd_detach_teacher)
+
+    def outer_gradient(self, tasks: Sequence[MetaTask]) -> StepLog:
+        """Adds the gradient of the teacher's and the student's losses, and of the distillation."""
+        config = self.config
+        found = []
+        slope: dict[str, Tensor] = {}  # gradient of mean L_T - mean L_S, whose square is known only after all tasks
+        with ExitStack() as stack:
+            student = stack.enter_context(self._student)
+            teacher = stack.enter_context(self._teacher) if self._apart else student
+            for task in self.seeded(tasks):
+                found.append(self._task(task, teacher, student, 1 / len(tasks), slope))
+        teacher_loss, student_loss = mean(f.teacher for f in found), mean(f.student for f in found)
+        kd = 0.0
+        if self._of_losses:
+            factor = len(tasks) ** 2 if config.kd == "loss-sum" else 1
+            difference = teacher_loss - mean(f.shared for f in found)
+            kd = factor * difference**2
+            for name, gradient in slope.items():
+                weight = self.trained[name]
+                change = gradient * (config.kd_lambda * factor * 2 * difference)
+                weight.grad = change if weight.grad is None else weight.grad.add_(change)
+        elif self._of_vectors:
+            kd = mean(f.kd for f in found)
+        return StepLog(
+            (teacher_loss + student_loss) / 2 + config.kd_lambda * kd,
+            teacher_loss,
+            student_loss,
+            kd,
+            **gain([f.stats for f in found]),
+        )
+
+    def _task(
+        self, task: MetaTask, teacher: FastWeights, student: FastWeights, scale: float, slope: dict[str, Tensor]
+    ) -> _Found:
+        config = self.config
+        x, y, z = (PreparedSet(self.encoder, of) for of in task.sets)
+        # Weights are in one place: what the teacher is compared with is computed before it, and once more after it.
+        compared = self._preview(student, y) if self._both and self._of_vectors else None
+
+        teacher.reset()
+        stats = inner_loop(teacher, x, self.loss, config.inner_steps, config.inner_lr)
+        vectors = y.vectors(teacher)
+        teacher_loss = self.loss(*vectors, y.of)
+        outer = teacher_loss if self._apart else teacher_loss / 2
+        if compared is not None:
+            outer = outer + config.kd_lambda * self._distillation(vectors, compared, y)
+        if self._of_losses and self._both:
+            _add(slope, teacher.gradient(teacher_loss, retain_graph=True), scale)
+        teacher.backward(outer, scale)
+        target = vectors.detach()
+        del vectors, outer
+
+        student.reset()
+        kd, shared = self._student_steps(student, y, target, scale, slope)
+        student_loss = z.loss(student, self.loss)
+        student.backward(student_loss, scale / 2)
+        return _Found(teacher_loss.item(), student_loss.item(), shared, kd, stats)
+
+    def _student_steps(
+        self, student: FastWeights, y: PreparedSet, target: Vectors, scale: float, slope: dict[str, Tensor]
+    ) -> tuple[float, float]:
+        """Adapts the student to Y and adds the gradient of the distillation.
+
+        Before its steps it is compared in the forward pass that the first step needs anyway.
+
+        Returns:
+            The distillation and the loss on Y where it was compared.
+        """
+        config = self.config
+        kd = shared = 0.0
+        for i in range(config.student_steps + 1):
+            last = i == config.student_steps
+            compare = self._distils and (i == 0 if config.kd_at == "pre" else last)
+            if last and not compare:
+                break
+            vectors = y.vectors(student)
+            loss = self.loss(*vectors, y.of)
+            # the graph of the steps before is needed for Z after Y
+            retain = not last or config.order == "second"
+            if compare and self._of_vectors:
+                found = self._distillation(target, vectors, y)
+                student.backward(found, config.kd_lambda * scale, retain_graph=retain)
+                kd = found.item()
+            elif compare:
+                _add(slope, student.gradient(loss, retain_graph=retain), -scale)
+                shared = loss.item()
+            if not last:
+                student.step(loss, config.inner_lr)
+        return kd, shared
+
+    def _preview(self, student: FastWeights, y: PreparedSet) -> Vectors:
+        """Returns the student's vectors of Y where it is compared, without a graph."""
+        student.reset()
+        if self.config.kd_at == "post":
+            for _ in range(self.config.student_steps):
+                student.step(y.loss(student, self.loss), self.config.inner_lr)
+        with torch.no_grad():
+            return y.vectors(student)
+
+    def _distillation(self, teacher: Vectors, student: Vectors, y: PreparedSet) -> Tensor:
+        return distillation_loss(teacher, student, y.of, self.config.kd, self.config.kd_temperature)
+
+
+def _add(slope: dict[str, Tensor], gradient: dict[str, Tensor], scale: float) -> None:
+    for name, value in gradient.items():
+        value = value.detach() * scale
+        slope[name] = slope[name] + value if name in slope else value
+
+
+_LEARNERS: Mapping[str, type[MetaLearner]] = {"maml-align": MAMLAlign, "maml": MAML, "fine-tune": JointFineTune}
 
 
 def learner_class(algorithm: str) -> type[MetaLearner]:
@@ -165,7 +242,5 @@ def learner_class(algorithm: str) -> type[MetaLearner]:
     Raises:
         ValueError: If there is none; nothing is learned in ``"zero-shot"``.
     """
-    if algorithm not in _LEARNERS:
-        known = ", ".join(name for name in ALGORITHMS if name in _LEARNERS)
-        raise ValueError(f"algorithm must be one of {known}, which learn, not {algorithm!r}")
+    check_choice("algorithm", algorithm, _LEARNERS)
     return _LEARNERS[algorithm]

@@ -24,10 +24,11 @@ from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.meta import artifact
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
-from pyterrier_mart.meta.learners import adapt_copy, learner_class
+from pyterrier_mart.meta.inner_loop import adapt_copy
+from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 from pyterrier_mart.meta.training import TrainingLog, train
-from pyterrier_mart.meta.training_data import Languages, corpus_of, episodes, few_questions
+from pyterrier_mart.meta.training_data import Languages, corpus_of, few_queries, support_sets
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
@@ -181,7 +182,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         encoder = TextEncoder(net.to(resolve_device(self.device)), config.max_length)
         sampler = TripletTaskSampler(corpus, config, "train", encoder)
         tasks = TripletTaskSampler(valid, config, "valid", encoder) if valid and config.update_on_valid else None
-        few = None if valid is None else few_questions(valid, config.valid_questions, config.seed)
+        few = None if valid is None else few_queries(valid, config.valid_questions, config.seed)
         evaluate = None if few is None else lambda: summarise(lareqa_evaluate(encoder, few))
         learner = learner_class(self.algorithm)(encoder, config)
         self.history = train(
@@ -214,7 +215,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         check_number("lr", lr, optional=True)
         corpus = self._training_data(support_topics, qrels, self.corpus)
         encoder = self.load_model()
-        adapted = adapt_copy(encoder, episodes(corpus, self.config, encoder), self.config, steps=steps, lr=lr)
+        adapted = adapt_copy(encoder, support_sets(corpus, self.config, encoder), self.config, steps=steps, lr=lr)
         made = self.apply_attributes()
         made.set_model(adapted.model)
         if made.post is not None and made.post.encoder is not None:

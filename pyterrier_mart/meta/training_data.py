@@ -1,4 +1,4 @@
-"""What is learned from: a corpus of the frames, judgments and datasets that fit and adapt take, and support sets."""
+"""Training data: a corpus of the frames, judgments and datasets that fit and adapt take, and support sets of it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyterrier as pt
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.episodes import Row, TripletEpisode
 from pyterrier_mart.meta.negatives import NegativeMiner
+from pyterrier_mart.meta.tasks import Row, TripletSet
 from pyterrier_mart.retrieval.documents import documents_of
 from pyterrier_mart.text import language_of
 
-__all__ = ["Languages", "corpus_of", "episodes", "few_questions"]
+__all__ = ["Languages", "corpus_of", "few_queries", "support_sets"]
 
 
 class Languages(NamedTuple):
     """The languages of rows that do not say theirs, if they are known.
 
     Attributes:
-        query: That of questions.
+        query: That of queries.
         doc: That of documents.
     """
 
@@ -40,10 +40,10 @@ def corpus_of(
     text_field: str = "text",
     suffix: str = "",
 ) -> MultilingualCorpus:
-    """Makes a corpus of questions, judgments, and documents from where they are to be had.
+    """Makes a corpus of queries, judgments, and documents from wherever they are available.
 
     Args:
-        frame: Questions, and without ``source`` documents; see :meth:`MetaSBERTRetriever.fit`.
+        frame: Queries, and without ``source`` documents; see :meth:`MetaSBERTRetriever.fit`.
         qrels: Judgments.
         source: Documents: a corpus, a dataset or its name, or ``None``.
         languages: Those of rows that do not say theirs.
@@ -51,24 +51,23 @@ def corpus_of(
         suffix: ``"_tr"`` and ``"_va"`` for training and validation: how messages name the frames.
 
     Raises:
-        ValueError: If columns, languages or documents are missing, or no question has a relevant document.
+        ValueError: If columns, languages or documents are missing, or no query has a relevant document.
     """
     name, judged = f"topics_or_res{suffix}" if suffix else "support_topics", f"qrels{suffix}"
     _check_columns(frame, name, ("qid", "query"))
     _check_columns(qrels, judged, ("qid", "docno", "label"))
     if frame.empty:
-        raise ValueError(f"{name} is empty: there are no questions, or the first stage found nothing")
+        raise ValueError(f"{name} is empty: there are no queries, or the first stage found nothing")
     source = pt.get_dataset(source) if isinstance(source, str) else source
-    known = source.topics if isinstance(source, MultilingualCorpus) else None
     topics = frame.assign(qid=frame["qid"].astype(str)).drop_duplicates("qid")
-    lang = languages.query or _said(source, "get_topics_lang")
-    if known is not None:
-        rows = known.set_index("qid").reindex(topics["qid"])
+    if isinstance(source, MultilingualCorpus):
+        known = source.topics.set_index("qid").reindex(topics["qid"])
         for column in ("query_lang", "qgroup", "group"):
-            if column not in topics and rows[column].notna().all():
-                topics[column] = rows[column].to_numpy()
-    topics = _with_language(topics, "query_lang", lang, name)
-    docs = _candidates(frame, source, languages, text_field, name)
+            if column not in topics and known[column].notna().all():
+                topics[column] = known[column].to_numpy()
+    topics = _with_language(topics, "query_lang", languages.query, source, name)
+    docs = _documents(frame, source, text_field, name)
+    docs = _with_language(docs, "doc_lang", languages.doc, source, name if source is None else "corpus")
     if source is None and "group" in topics:  # of documents nothing is known
         topics = topics.drop(columns="group")
     qrels = qrels.assign(qid=qrels["qid"].astype(str), docno=qrels["docno"].astype(str))
@@ -82,16 +81,16 @@ def corpus_of(
         )
     corpus = MultilingualCorpus.from_frames(topics, docs, own[there].drop_duplicates(["qid", "docno"]), name)
     if corpus.topics.empty:
-        raise ValueError(f"no question of {name} has a relevant document (label > 0) in {judged}")
+        raise ValueError(f"no query of {name} has a relevant document (label > 0) in {judged}")
     return corpus
 
 
-def few_questions(corpus: MultilingualCorpus, most: int | None, seed: int) -> MultilingualCorpus:
-    """Returns a corpus with fewer questions and all of its documents.
+def few_queries(corpus: MultilingualCorpus, most: int | None, seed: int) -> MultilingualCorpus:
+    """Returns a corpus with fewer queries and all of its documents.
 
     Args:
         corpus: The corpus.
-        most: Questions of each language at most; ``None`` for all.
+        most: Maximum number of queries of each language; ``None`` for all.
         seed: What decides which. Those of a smaller number are among those of a greater one.
     """
     if most is None:
@@ -103,12 +102,12 @@ def few_questions(corpus: MultilingualCorpus, most: int | None, seed: int) -> Mu
     return MultilingualCorpus(chosen, corpus.docs, qrels, corpus.name)
 
 
-def episodes(corpus: MultilingualCorpus, config: MetaConfig, encoder: TextEncoder) -> list[TripletEpisode]:
-    """Returns support sets of all questions: a row for each relevant document, ``config.k_shot`` questions a set.
+def support_sets(corpus: MultilingualCorpus, config: MetaConfig, encoder: TextEncoder) -> list[TripletSet]:
+    """Returns support sets of all queries: a row for each relevant document, ``config.k_shot`` queries a set.
 
     Args:
-        corpus: Questions, judgments and documents.
-        config: How many questions, and which negatives.
+        corpus: Queries, judgments and documents.
+        config: How many queries, and which negatives.
         encoder: What mines the negatives.
     """
     miner = NegativeMiner(corpus, config, encoder if config.negatives != "random" else None)
@@ -123,45 +122,37 @@ def episodes(corpus: MultilingualCorpus, config: MetaConfig, encoder: TextEncode
             for docno in sorted(corpus.relevant[qid])
         ]
         relevant = {qid: miner.answers(qid) for qid in part}
-        made.append(TripletEpisode.build(rows, corpus.queries, corpus.documents, relevant))
+        made.append(TripletSet.build(rows, corpus.queries, corpus.documents, relevant))
     return made
 
 
-def _candidates(frame: pd.DataFrame, source: Any, languages: Languages, text_field: str, name: str) -> pd.DataFrame:
+def _documents(frame: pd.DataFrame, source: Any, text_field: str, name: str) -> pd.DataFrame:
     if isinstance(source, MultilingualCorpus):
         return source.docs
     if source is not None:
-        rows, _ = documents_of(source)
-        docs = pd.DataFrame(list(rows))
+        docs = pd.DataFrame(list(documents_of(source)[0]))
         _check_columns(docs, "corpus", ("docno", text_field))
-        name = "corpus"
     elif {"docno", text_field} <= set(frame.columns):
         docs = frame
     else:
         raise ValueError(
-            f"there are no documents to learn from: {name} lacks docno and {text_field!r}, it has "
-            f"{list(frame)}; pass corpus=, or load texts with dataset.text_loader() before this"
+            f"there are no documents to learn from: {name} lacks docno and {text_field!r}, it has {list(frame)}; pass "
+            "corpus=, or load texts with dataset.text_loader() before this"
         )
     docs = docs.assign(docno=docs["docno"].astype(str), text=docs[text_field]).drop_duplicates("docno")
-    docs = docs[["docno", "text", *(column for column in ("doc_lang", "dgroup") if column in docs)]]
-    return _with_language(docs, "doc_lang", languages.doc or _said(source, "get_corpus_lang"), name)
+    return docs[["docno", "text", *(column for column in ("doc_lang", "dgroup") if column in docs)]]
 
 
-def _check_columns(frame: object, name: str, columns: tuple[str, ...]) -> None:
-    if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
+def _check_columns(frame: pd.DataFrame, name: str, columns: tuple[str, ...]) -> None:
     if missing := [column for column in columns if column not in frame]:
         raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}")
 
 
-def _said(dataset: Any, method: str) -> str | None:
-    """The language that a dataset says its topics or documents are in."""
-    return language_of(getattr(dataset, method, lambda: None)())
-
-
-def _with_language(frame: pd.DataFrame, column: str, default: str | None, name: str) -> pd.DataFrame:
-    values = frame[column].tolist() if column in frame else [None] * len(frame)
-    langs = [language_of(value) or language_of(default) for value in values]
+def _with_language(frame: pd.DataFrame, column: str, default: str | None, source: Any, name: str) -> pd.DataFrame:
+    """Adds the language of rows that do not say theirs: the default, or what the dataset says."""
+    said = getattr(source, "get_topics_lang" if column == "query_lang" else "get_corpus_lang", lambda: None)()
+    default = language_of(default) or language_of(said)
+    langs = [language_of(value) or default for value in frame.get(column, [None] * len(frame))]
     if None in langs:
         raise ValueError(
             f"{name}: the language of {langs.count(None)} of {len(langs)} rows is not known; add the column {column}, "

@@ -1,0 +1,253 @@
+"""``pyterrier-mart meta``: train bi-encoders that align languages, measure them, and see what they learn from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pandas as pd
+import pyterrier as pt
+import typer
+
+from pyterrier_mart import __version__
+from pyterrier_mart.artifact import META
+from pyterrier_mart.checks import check_choice
+from pyterrier_mart.cli.console import arrow, errors, out
+from pyterrier_mart.files import atomic_file
+from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
+from pyterrier_mart.meta.tasks import SPLITS, TRANSFER_MODES, TripletSet
+
+if TYPE_CHECKING:
+    from pyterrier_mart.evaluation.folds import Fold
+
+__all__ = ["app", "read_config", "read_fold"]
+
+_SAMPLE = 200  # texts of each language and side that centring learns from
+_WORDS = {"none": None, "true": True, "false": False}
+_PRESETS: dict[str, Callable[[], MetaConfig]] = {
+    "recommended": MetaConfig, "paper": MetaConfig.paper, "code": MetaConfig.code
+}  # fmt: skip
+
+app = typer.Typer(
+    help="Bi-encoders that learn to align languages from few examples, as MAML-Align does.", no_args_is_help=True
+)
+
+Encoder = Annotated[str, typer.Option(help="A packaged encoder, a directory, or one on a hub.")]
+Transfer = Annotated[
+    str | None,
+    typer.Option(help=f"Languages of support and query sets: {', '.join(TRANSFER_MODES)}, or such as 'el_el-el_ar'."),
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="xquad-r, a dataset such as mart:xquad-r/de-en, or a directory with topics.tsv (qid, query, query_lang, "
+        "perhaps qgroup, group), docs.tsv (docno, text, doc_lang, perhaps dgroup, group) and qrels.tsv (qid, docno, "
+        "label), whose first lines name the columns."
+    ),
+]
+Langs = Annotated[str | None, typer.Option(help="Only these. [default: all; of xquad-r ar,de,el,hi,ru,th,tr]")]
+FoldIndex = Annotated[
+    int | None, typer.Option(help="Which fifth of the articles or groups tests. [default: 0 of xquad-r, else no split]")
+]
+Split = Annotated[str, typer.Option(help=f"Which part of the fold: {', '.join(SPLITS)}.")]
+Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(_PRESETS)}.")]
+Config = Annotated[Path | None, typer.Option(help="Settings as a JSON object, in place of --preset.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of MetaConfig, such as inner_lr=1e-2 or freeze=first:6; repeatable.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps, ...")]
+
+
+def read_config(preset: str, config: Path | None, settings: list[str] | None, **options: Any) -> MetaConfig:
+    """Returns the settings that ``--preset``, ``--config``, ``--set`` and other options name.
+
+    Raises:
+        ValueError: If a setting is unknown or out of range.
+    """
+    check_choice("preset", preset, _PRESETS)
+    start = _PRESETS[preset]() if config is None else MetaConfig.from_json(config.read_text(encoding="utf-8"))
+    values = start.as_json()
+    for setting in settings or ():
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals:
+            raise ValueError(f"--set must be NAME=VALUE, such as inner_lr=1e-2, not {setting!r}")
+        several = isinstance(values.get(name), list)
+        try:
+            options[name] = json.loads(f"[{text}]" if several else text)
+        except ValueError:
+            options[name] = _WORDS.get(text.lower(), text)
+    return MetaConfig.from_json(values | {name: value for name, value in options.items() if value is not None})
+
+
+def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
+    """Returns a fold of a corpus; without one, training and test set are all of it, and there is no validation set."""
+    from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, MultilingualCorpus
+    from pyterrier_mart.evaluation.folds import Fold, kfold_by_group
+
+    wanted = None if langs is None else langs.split(",")
+    if data == "xquad-r":
+        corpus, fold = MultilingualCorpus.xquad_r(wanted or XQUAD_R_LANGS), fold or 0
+    elif Path(data).is_dir():
+        topics, docs, qrels = (
+            pd.read_csv(Path(data, name), sep="\t", dtype=str, quoting=csv.QUOTE_NONE, keep_default_na=False)
+            for name in ("topics.tsv", "docs.tsv", "qrels.tsv")
+        )
+        corpus = MultilingualCorpus.from_frames(topics, docs, qrels, data).restrict(wanted, wanted)
+    else:
+        corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data))
+    if fold is None:
+        return Fold(0, corpus, None, corpus, 0)
+    if fold not in range(5):
+        raise ValueError(f"fold must be from 0 to 4, not {fold}")
+    return next(part for part in kfold_by_group(corpus) if part.index == fold)
+
+
+@app.command()
+def train(
+    output: Annotated[Path, typer.Option("--out", "-o", help="Directory to save the model to.", metavar="DIR")],
+    encoder: Encoder = "e5-small",
+    algorithm: Annotated[str, typer.Option(help=f"How to learn: {', '.join(ALGORITHMS[:-1])}.")] = "maml-align",
+    transfer: Transfer = None,
+    data: Data = "xquad-r",
+    fold: FoldIndex = None,
+    langs: Langs = None,
+    preset: Preset = "recommended",
+    config: Config = None,
+    settings: Settings = None,
+    steps: Annotated[int | None, typer.Option(help="Maximum number of meta-steps. [default: 20 epochs]", min=0)] = None,
+    device: Device = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
+) -> None:
+    """Meta-learn to align languages, and save the model.
+
+    Learns from the training part of a fold. The weights with the best AP@20 over all languages on its validation part
+    are kept; without a fold, the last ones. Its test part is left for "meta evaluate". The same command resumes after
+    an interruption, from the directory OUT.checkpoints, which is deleted when it is done.
+    """
+    from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+
+    made = read_config(preset, config, settings, transfer=transfer, max_steps=steps)
+    if output.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists; name another path or pass --overwrite")
+    parts = read_fold(data, langs, fold)
+    folder = output.with_name(f"{output.name}.checkpoints")
+    _say(f"{algorithm} on {encoder} with {parts.train!r}; checkpoints and log.csv are in {folder}")
+    model = MetaSBERTRetriever(
+        encoder, algorithm=algorithm, config=made, corpus=parts.train, valid_corpus=parts.valid, device=device,
+        output_dir=folder, verbose=errors.is_terminal,
+    )  # fmt: skip
+    valid = () if parts.valid is None else (parts.valid.topics, parts.valid.qrels)
+    model.fit(parts.train.topics, parts.train.qrels, *valid)
+    model.save(output, overwrite=overwrite)
+    shutil.rmtree(folder)
+    assert model.history is not None
+    scores = {row["step"]: row["dev_multi"] for row in model.history.evaluations}
+    kept = model.history.best_step
+    gain = f": multi AP@20 x100 {scores[0]:.1f} -> {scores[kept]:.1f} on the validation part" if scores else ""
+    out.print(f"kept meta-step {kept}{gain}", f"wrote {output}", sep="\n", markup=False, emoji=False, soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="What meta train saved, or an encoder as it is: e5-small, a directory.")],
+    data: Data = "xquad-r",
+    fold: FoldIndex = None,
+    split: Split = "test",
+    centre: Annotated[
+        bool, typer.Option("--centre", help="Subtract the mean vector of each language, learned from training texts.")
+    ] = False,
+    k: Annotated[int, typer.Option(help="Depth of the rankings, in AP@k and language bias.", min=1)] = 20,
+    langs: Langs = None,
+    device: Device = "auto",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers to this file.")] = None,
+    run_file: Annotated[
+        Path | None, typer.Option("--run", help="Write the k best over all languages as a TREC run, .gz for gzipped.")
+    ] = None,
+) -> None:
+    """Measure a model: AP@20 in one, across two and over all languages, and its bias to the query's language.
+
+    mono: documents in the query's language; bi: in one other language, mean over all pairs; multi: in all languages
+    at once.
+    """
+    from pyterrier_mart.dense.centring import LanguageCentering
+    from pyterrier_mart.evaluation import lareqa
+    from pyterrier_mart.meta.retriever import MetaSBERTRetriever
+
+    saved = (Path(model) / META).exists()
+    dense = MetaSBERTRetriever.load(model, device=device) if saved else MetaSBERTRetriever(model, device=device)
+    check_choice("split", split, SPLITS)
+    parts = read_fold(data, langs, fold)
+    corpus = getattr(parts, split)
+    _say(f"{corpus!r}{', centred' if centre else ''}")
+    post = LanguageCentering.fit_corpus(dense, parts.train, sample=_SAMPLE) if centre else None
+    vectors: lareqa.Vectors = {}
+    frame = lareqa.lareqa_evaluate(dense, corpus, k=k, post=post, vectors=vectors)
+    run = lareqa.lareqa_run(dense, corpus, k, post=post, vectors=vectors)
+    bias = lareqa.language_bias(run, corpus, k).set_index("query_lang").add_prefix("bias_")
+    rows, means = lareqa.by_language(frame).join(bias), lareqa.summarise(frame)
+    if run_file is not None:
+        pt.io.write_results(run, str(run_file), run_name="mart")
+    if json_file is not None:
+        found = {
+            "model": model, "data": data, "pyterrier-mart": __version__, "fold": parts.index, "split": split, "k": k,
+            "centred": centre, "queries": len(corpus.topics), "documents": len(corpus.docs), "mean": means,
+            "languages": json.loads(rows.to_json(orient="index", double_precision=15)),
+        }  # fmt: skip
+        with atomic_file(json_file) as tmp:
+            tmp.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    shown = pd.concat([rows, pd.DataFrame({**rows.mean(), **means}, index=["mean"])])
+    shown = shown.assign(bias=100 * shown.pop("bias_share"), pool=100 * shown.pop("bias_pool_share"))
+    out.print(shown.to_string(float_format="{:.1f}".format, na_rep=""), markup=False, soft_wrap=True)
+    out.print(
+        f"AP@{k} x100 for {len(corpus.topics)} queries and {len(corpus.docs)} documents, {split} part of fold "
+        f"{parts.index}{', centred' if centre else ''}; bias: percent of the first {k} in the language of the query, "
+        "pool: of all documents",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+@app.command()
+def tasks(
+    transfer: Transfer = None,
+    number: Annotated[int, typer.Option("--n", help="How many tasks to show.", min=1)] = 2,
+    encoder: Encoder = "e5-small",
+    data: Data = "xquad-r",
+    fold: FoldIndex = None,
+    langs: Langs = None,
+    settings: Settings = None,
+) -> None:
+    """Show meta-tasks as they are trained on: queries (?), positives (+) and negatives (-) with their ids.
+
+    The encoder is used where it chooses: --set negatives=hard, --set query_sampling=similar.
+    """
+    from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
+    from pyterrier_mart.meta.sampling import TripletTaskSampler
+
+    made = read_config("recommended", None, settings, transfer=transfer)
+    needed = made.negatives != "random" or made.query_sampling == "similar"
+    source = TextEncoder(load_sentence_transformer(encoder), made.max_length) if needed else None
+    sampler = TripletTaskSampler(read_fold(data, langs, fold).train, made, "train", source)
+    for i in range(number):
+        task, path = sampler[i], sampler.paths[i % len(sampler.paths)]
+        lines = [f"task {i}: {f' {arrow()} '.join(map(str, path))}"]
+        for name, arrangement, of in zip(("support", "query", "second query"), path, task.sets, strict=False):
+            assert isinstance(of, TripletSet)
+            lines.append(f"{name} set {arrangement}")
+            for anchor, positive, negatives in zip(of.anchors, of.positives, of.negatives, strict=True):
+                lines.append(f"  ? {of.qids[anchor]}: {of.queries[anchor]}")
+                lines.append(f"  + {of.docnos[positive]}: {of.documents[positive]}")
+                lines.extend(f"  - {of.docnos[negative]}: {of.documents[negative]}" for negative in negatives)
+        out.print(*lines, "", sep="\n", markup=False, emoji=False, soft_wrap=True)
+
+
+def _say(message: str) -> None:
+    errors.print(message, markup=False, emoji=False, soft_wrap=True)
