@@ -9,6 +9,7 @@ import pytest
 from commands import run_command
 
 from pyterrier_mart.cli import meta as commands
+from pyterrier_mart.cli.meta import read_fold
 from pyterrier_mart.evaluation.folds import Fold
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
 from pyterrier_mart.meta.config import MetaConfig
@@ -27,7 +28,7 @@ PATHS = "el_el-el_ar-el_ar,el"
 @cache
 def small():
     """Some articles of each split, in two languages."""
-    fold = commands.read_fold("xquad-r", "el,ar", 0)
+    fold = read_fold("xquad-r", "el,ar", 0)
     return Fold(0, *(split.subset(split.groups[:2]) for split in (fold.train, fold.valid, fold.test)), 0)
 
 
@@ -150,7 +151,7 @@ def test_settings(folder):
         (("--transfer", "bi-mono"), "transfer must be one of mono-mono, "),
         (("--preset", "other"), "preset must be one of recommended, paper, code, not 'other'"),
         (("--algorithm", "reptile"), "algorithm must be one of maml-align, maml, fine-tune"),
-        (("--langs", "de,en"), "topics_or_res_tr has no queries in el, no queries in hi, no documents in el"),
+        (("--langs", "de,en"), "topics_or_res_tr has no queries in el, no queries in hi, no documents in ar, no"),
         (("--fold", "5"), "fold must be from 0 to 4, not 5"),
     ],
 )

@@ -19,9 +19,9 @@ from pyterrier_mart.evaluation.lareqa import (
     lareqa_evaluate,
     lareqa_run,
     paired_tests,
-    sts_evaluate,
     summarise,
 )
+from pyterrier_mart.evaluation.sts import sts_evaluate
 
 LANGS = ("ar", "de", "el")
 

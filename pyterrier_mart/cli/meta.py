@@ -75,17 +75,17 @@ def read_config(preset: str, config: Path | None, settings: list[str] | None, **
     """
     check_choice("preset", preset, _PRESETS)
     start = _PRESETS[preset]() if config is None else MetaConfig.from_json(config.read_text(encoding="utf-8"))
-    values = start.as_json()
+    values = start.as_json() | {name: value for name, value in options.items() if value is not None}
     for setting in settings or ():
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise ValueError(f"--set must be NAME=VALUE, such as inner_lr=1e-2, not {setting!r}")
         several = isinstance(values.get(name), list)
         try:
-            options[name] = json.loads(f"[{text}]" if several else text)
+            values[name] = json.loads(f"[{text}]" if several else text)
         except ValueError:
-            options[name] = _WORDS.get(text.lower(), text)
-    return MetaConfig.from_json(values | {name: value for name, value in options.items() if value is not None})
+            values[name] = _WORDS.get(text.lower(), text)
+    return MetaConfig.from_json(values)
 
 
 def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
