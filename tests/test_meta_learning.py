@@ -577,10 +577,10 @@ def test_graded_pairs(encoder, name, learner):
     assert logs[-1].loss < logs[0].loss
     theirs = getattr(st_losses, {"cosent": "CoSENTLoss"}.get(name, "CosineSimilarityLoss"))(encoder.model)
     first, second = (
-        torch.tensor(encoder.encode(side, "query")) for side in (tasks[0].query.first, tasks[0].query.second)
+        torch.tensor(encoder.encode(side, "query")) for side in (tasks[0].query_set.first, tasks[0].query_set.second)
     )
-    expected = theirs.compute_loss_from_embeddings([first, second], torch.tensor(tasks[0].query.scores))
-    torch.testing.assert_close(TaskLoss(encoder.model, config)(first, second, tasks[0].query), expected)
+    expected = theirs.compute_loss_from_embeddings([first, second], torch.tensor(tasks[0].query_set.scores))
+    torch.testing.assert_close(TaskLoss(encoder.model, config)(first, second, tasks[0].query_set), expected)
 
 
 def test_divergence_is_zero_only_for_the_same_ranking():
@@ -675,9 +675,9 @@ def test_fine_tuning_takes_the_mean_over_rows(double):
     log, found = outer(JointFineTune(double, config), tasks)
     plain = Plain(double, config)
     losses = [
-        3 * plain.loss(double, tasks[0].support),
-        plain.loss(double, tasks[0].query),
-        2 * plain.loss(double, tasks[0].query2),
+        3 * plain.loss(double, tasks[0].support_set),
+        plain.loss(double, tasks[0].query_set),
+        2 * plain.loss(double, tasks[0].query_set2),
     ]
     double.model.zero_grad()
     (sum(losses) / 6).backward()
