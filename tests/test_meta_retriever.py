@@ -158,7 +158,6 @@ def test_an_index_of_before_training_is_refused():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda t, q: (None, q), "topics_or_res_tr must be a data frame, not None"),
     (lambda t, q: (t.iloc[:0], q), "topics_or_res_tr is empty"),
     (lambda t, q: (t.drop(columns="query"), q), "topics_or_res_tr lacks the column 'query'"),
     (lambda t, q: (t, q.drop(columns="label")), "qrels_tr lacks the column 'label'"),
