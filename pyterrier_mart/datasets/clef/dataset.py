@@ -182,10 +182,8 @@ class CLEF(MartDataset):
         topics = [known[qid] for qid in self._qids(everything) if qid in known]
         queries = [" ".join(text for field in fields if (text := getattr(topic, field))) for topic in topics]
         if queries and not any(queries):
-            lacking = " and no ".join(fields)
-            raise ValueError(
-                f"the topics in {LANGUAGES.get(language, language)} in {self.catalogue().home} have no {lacking}"
-            )
+            where = f"{LANGUAGES.get(language, language)} in {self.catalogue().home}"
+            raise ValueError(f"the topics in {where} have no {' and no '.join(fields)}")
         return pd.DataFrame({"qid": [topic.qid for topic in topics], "query": queries}, dtype="str")
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
@@ -233,8 +231,8 @@ class CLEF(MartDataset):
         topics = self.catalogue().topics
         if language not in topics:
             raise FileNotFoundError(
-                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}; there are topics in "
-                f"{', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
+                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}; there are topics "
+                f"in {', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
             )
         return topics[language]
 

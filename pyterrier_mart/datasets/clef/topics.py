@@ -84,7 +84,7 @@ def language_of_name(name: str) -> str:
     """
     for part in list(reversed(PurePosixPath(name).parts))[:2]:
         words = (word.lower() for word in re.split(r"[^A-Za-z]+", part))
-        codes = {_NAMES.get(word) or (language_of(word) if len(word) in (2, 3) else None) for word in words}
+        codes = {_NAMES.get(word) or (len(word) in (2, 3) and language_of(word)) or "" for word in words}
         if found := codes & LANGUAGES.keys():
             if len(found) == 1:
                 return found.pop()
