@@ -8,23 +8,19 @@ import pickle
 import random
 import shutil
 import tarfile
-import threading
 import zipfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import pyterrier as pt
 import pytest
 from clef_collection import NO_RELEVANT, NOT_ITALIAN, ONLY_HERALD, write
 
-from pyterrier_mart import bm25_index
 from pyterrier_mart.datasets import CLEF, MartDatasetProvider, paths
 from pyterrier_mart.datasets.clef import COLLECTIONS, catalogue, encodings, scan
 from pyterrier_mart.datasets.clef import stores as clef_stores
-from pyterrier_mart.datasets.clef.settings import DOCUMENT_LANGUAGES, PAPER_PAIRS, collections_of
-from pyterrier_mart.evaluation import split
+from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, collections_of
 
 DATA = Path(__file__).parents[2] / "shared/data"
 published = pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")
@@ -100,15 +96,6 @@ def test_a_damaged_file_of_homes(tmp_path, monkeypatch, content):
     (tmp_path / "pyterrier_mart/homes.json").write_text(content)
     with pytest.raises(ValueError, match=r"homes\.json is damaged"):
         paths.home("clef", "CLEF_HOME")
-
-
-def test_where_stores_are(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTERRIER_HOME", str(tmp_path))
-    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / "other"))
-    assert paths.stores("clef") == tmp_path / "other/clef"
-    monkeypatch.delenv("PYTERRIER_MART_CACHE")
-    assert paths.stores("clef") == tmp_path / "pyterrier_mart/clef"
-    assert not (tmp_path / "pyterrier_mart").exists()
 
 
 # ----------------------------------------------------------------------------------------------------------- catalogue
@@ -207,22 +194,6 @@ def test_damage_is_reported_and_the_rest_is_read(damaged):
         assert words(documents[docno]["text"]) == words(f"{title} {text}")
     assert any("LA010194-0000" in message for message in documents.problems.messages)
     assert any("broken.sgml" in message for message in documents.problems.messages)
-
-
-def test_what_is_behind_damage_in_an_archive_is_read(tmp_path):
-    def day(number):
-        text = random.Random(number).random()
-        return f"<DOC><DOCNO>LA01{number:02d}94-0001</DOCNO><TEXT>{text}</TEXT></DOC>".encode()
-
-    damaged = gzip.compress(day(2), mtime=0)[:-12]
-    with zipfile.ZipFile(tmp_path / "la.zip", "w") as archive:
-        for name, content in (("1.gz", gzip.compress(day(1))), ("2.gz", damaged), ("3.gz", gzip.compress(day(3)))):
-            archive.writestr(name, content)
-    (tmp_path / "topics.en.tsv").write_text("41\tA title\n")
-    found = scan(tmp_path)
-    assert found.problems.counts["damaged archives"] == 1
-    assert "la.zip" in found.problems.messages[0] and "2.gz" in found.problems.messages[0]
-    assert {"LA010194-0001", "LA010394-0001"} <= set(CLEF("en", home=tmp_path).documents())
 
 
 def test_what_is_before_damage_is_read(tmp_path):
@@ -348,13 +319,6 @@ def test_a_folder_of_something_else(tmp_path):
         CLEF("de", "en", home=tmp_path).get_topics()
 
 
-def test_links_that_go_in_circles(tmp_path):
-    (tmp_path / "de").mkdir()
-    (tmp_path / "de/topics.de.tsv").write_text("41\tBabykost\n")
-    (tmp_path / "de/up").symlink_to(tmp_path)
-    assert scan(tmp_path).files == 1
-
-
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_of_two_topics_the_one_with_more_fields_is_kept(tmp_path, order):
     short, long = order
@@ -435,7 +399,7 @@ def test_variants_of_topics(clef):
         with pytest.raises(ValueError, match="has no variant"):
             data.get_qrels(wrong)
     with pytest.raises(
-        FileNotFoundError, match=r"no topics in Russian in .*there are topics in de, en.*topics\.ru\.tsv"
+        FileNotFoundError, match=r"no topics in Russian in .*but in de, en.*topics\.ru\.tsv"
     ):
         data.get_topics("ru")
 
@@ -490,25 +454,13 @@ def test_texts_are_loaded_in_batches(clef, monkeypatch, capsys):
             data.text_loader()(rows.assign(docno=["LA010194-0003", docno, docno, docno]))
 
 
-def test_pipeline(clef, tmp_path):
-    data = dataset(clef, "de", "en")
-    index = bm25_index(data, tmp_path / "index")
-    out = (data.human_translation() >> index.bm25(num_results=5) >> data.text_loader("text"))(data.get_topics())
-    assert out["text"].str.len().min() > 50
-    found = out.merge(data.get_qrels().query("label > 0"), on=["qid", "docno"])
-    assert found["qid"].nunique() >= 10  # of 12 questions about the documents
-    assert len(split(data.get_topics(), groups=data.groups())) == 5
-
-
-def test_documents_are_read_once(clef, tmp_path):
+def test_two_folders_do_not_share_a_store(clef, tmp_path):
     shutil.copytree(clef.root, tmp_path / "clef")
     data = CLEF("de", "en", home=tmp_path / "clef")
-    path = data.documents().paths[0]
-    written = path.stat().st_mtime_ns
-    assert CLEF("so", "en", home=tmp_path / "clef").documents().paths[0] == path
-    assert path.stat().st_mtime_ns == written
-    # Two folders do not share a store, although their files look alike.
-    assert dataset(clef, "de", "en").documents().paths[0] != path
+    assert data.documents().paths == CLEF("so", "en", home=tmp_path / "clef").documents().paths
+    assert dataset(clef, "de", "en").documents().paths != data.documents().paths
+    copy = pickle.loads(pickle.dumps(data))
+    assert copy == data and len(copy.documents()) == 40 and len(copy.get_topics()) == len(clef.numbers)
 
 
 def test_a_file_with_several_collections(tmp_path):
@@ -527,24 +479,6 @@ def test_stores_in_the_folder_itself(clef, tmp_path, monkeypatch):
     assert len(CLEF("de", "en", home=root).documents()) == 40 and scan(root).files == files
     (root / "queries/topics.so.tsv").unlink()
     assert scan(root).files == files - 1
-
-
-def test_copies_in_other_threads_and_processes(clef):
-    data = dataset(clef, "de", "en")
-    data.documents()
-    copy = pickle.loads(pickle.dumps(data))
-    assert copy == data and len(copy.documents()) == 40 and len(copy.get_topics()) == len(clef.numbers)
-    seen = []
-
-    def count():
-        seen.append(len(list(data.get_corpus_iter(verbose=False))))
-
-    threads = [threading.Thread(target=count) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == [40, 40]
 
 
 def test_documents_that_are_missing(clef, tmp_path):
@@ -619,8 +553,7 @@ def test_published_topics_and_judgments():
         ("clef/de-en", "clef/de-en", ("lat94",)),
         ("clef/deu-eng/lat94", "clef/de-en", ("lat94",)),
         ("clef/de-en/gh95+lat94", "clef/de-en/lat94+gh95", ("lat94", "gh95")),
-        ("clef/en-en", "clef/en", ("lat94",)),
-        ("clef/fi", "clef/fi", ("aamu",)),
+        ("clef/fi-fi", "clef/fi", ("aamu",)),
         ("clef/sw-fr", "clef/sw-fr", ("lemonde94", "lemonde95", "atsfr94", "atsfr95")),
     ],
 )
@@ -636,29 +569,12 @@ def test_names(name, canonical, collections):
         ("clef/de-xx", "unknown language code 'xx'"),
         ("clef/de-tr", r"'tr' is not available; there are bg, de.*Did you mean clef/de-"),
         ("clef/de-en/fr94", r"collections must be some of lat94, gh95 \(English\), not fr94"),
-        ("clef/de-en/", "CLEF datasets are called"),
         ("clef", "CLEF datasets are called"),
     ],
 )
 def test_names_of_nothing(name, message):
     with pytest.raises(KeyError, match=message):
         MartDatasetProvider().get_dataset(name)
-
-
-def test_listed_names_need_no_folder():
-    names = list(CLEF.list_names())
-    assert len(names) == len(set(names)) == 14 * 12 and {"clef/so-en", "clef/en-bg", "clef/ru"} <= set(names)
-    assert all(CLEF.from_name(name).name == name for name in names)
-    assert len(DOCUMENT_LANGUAGES) == 12
-
-
-def test_get_dataset_reads_the_folder_of_the_variable(clef, monkeypatch):
-    monkeypatch.setenv("CLEF_HOME", str(clef.root))
-    data = pt.get_dataset("mart:clef/de-en")
-    assert len(data.get_topics("en")) == len(clef.numbers)
-    monkeypatch.delenv("CLEF_HOME")
-    with pytest.raises(FileNotFoundError, match=r"pyterrier-mart clef setup DIR.*CLEF_HOME"):
-        pt.get_dataset("mart:clef/de-en").get_topics()
 
 
 def test_options():

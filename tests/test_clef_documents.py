@@ -56,31 +56,18 @@ def test_collections_are_those_of_clef():
         ("LA010195-0001", None),
         ("GH950102-000000", "gh95"),
         ("LEMONDE94-000043-19940901", "lemonde94"),
-        ("LEMONDE95-000043", "lemonde95"),
         ("ATS.940106.0082", "atsfr94"),
-        ("ATS.950106.0082", "atsfr95"),
         ("SDA.940106.0101", "sda94"),
-        ("SDA.951231.0101", "sda95"),
-        ("AGZ.940101.0035", "agz94"),
         ("AGZ.950101.0035", "agz95"),
-        ("FR940116-000367", "fr94"),
         ("SPIEGEL9495-000878", "spiegel"),
-        ("LASTAMPA94-003869", "lastampa94"),
         ("EFE19940102-00240", "efe94"),
-        ("EFE19950102-00240", "efe95"),
         ("AD19940103-0040", "ad"),
-        ("NH19940106-0122", "nrc"),
         ("FSP940101-076", "folha94"),
-        ("FSP950101-076", "folha95"),
         ("PUBLICO-19940101-101", "publico94"),
-        ("PUBLICO-19950101-101", "publico95"),
         ("IZV950106-00025", "izvestia95"),
-        ("AAMU19940101-000359", "aamu"),
-        ("TT9495-940106-140733", "tt"),
         ("", None),
         ("LA010194-0001 ", None),
         ("XLA010194-0001", None),
-        ("ATS.960106.0082", None),
         ("LA٠١٠١94-0001", None),
     ],
 )
@@ -214,20 +201,6 @@ def test_xml_with_a_root():
     assert parse(xml) == [Document("A-1", "Zürich", "a"), Document("A-2", "", "b")]
 
 
-def test_efe():
-    (document,) = parse(
-        "<DOC>\n<DOCNO>EFE19940101-00001</DOCNO>\n<DOCID>EFE19940101-00001</DOCID>\n<DATE>19940101</DATE>\n"
-        "<TIME>00.28</TIME>\n<SCATE>VAR</SCATE>\n<FICHEROS>94F.JPG</FICHEROS>\n<DESTINO>ICX EXG</DESTINO>\n"
-        "<CATEGORY>VARIOS</CATEGORY>\n<CLAVE>DP2403</CLAVE>\n<NUM>100</NUM>\n<PRIORIDAD>U</PRIORIDAD>\n"
-        "<TITLE>UN TITULAR</TITLE>\n<TEXT>El texto. </TEXT>\n</DOC>\n"
-    )
-    assert document == Document("EFE19940101-00001", "UN TITULAR", "El texto.")
-
-
-def test_names_that_begin_like_a_document():
-    assert parse("<DOCS><DOC><DOCNO>1</DOCNO><DOCTYPE>x</DOCTYPE></DOC></DOCS>") == [Document("1", "", "x")]
-
-
 # --------------------------------------------------------------------------------------------------------- encodings
 
 
@@ -254,6 +227,7 @@ def test_encodings_that_are_declared(encoding):
     ("docno", "text", "encoding"),
     [
         ("LA010194-0001", "“quotes” – €", "cp1252"),
+        ("LA010194-0001", "é\x81", "latin-1"),
         ("IZV950106-00025", "Известия", "cp1251"),
         ("SEGA20020101-001", "Сега", "cp1251"),
         ("MH20020101-001", "Magyar Hírlap: őű", "cp1250"),
@@ -261,13 +235,6 @@ def test_encodings_that_are_declared(encoding):
 )
 def test_eight_bits_without_a_declaration(docno, text, encoding):
     assert parse(article(docno, text).encode(encoding)) == [Document(docno, "", text)]
-
-
-def test_bytes_that_windows_1252_does_not_have():
-    content = article("1", "é\x81").encode("latin-1")
-    assert parse(content)[0].text == "é\x81"
-    declared = b'<?xml version="1.0" encoding="iso-8859-1"?>' + content
-    assert parse(declared)[0].text == "é\x81"
 
 
 def test_several_encodings_in_a_file():
@@ -292,13 +259,6 @@ def test_wrong_declarations(encoding):
     content = f'<?xml version="1.0" encoding="UTF-8"?>{article("1", UMLAUTS)}'.encode("latin-1")
     assert parse(content, problems) == [Document("1", "", UMLAUTS)]
     assert problems.messages[0].endswith(": a document is not in utf-8, as the file says that it is")
-
-
-def test_a_declaration_in_small_chunks(monkeypatch):
-    monkeypatch.setattr(encodings, "_CHUNK", 3)
-    content = f"<?xml version='1.0' encoding='KOI8-R'?>{article('1', 'Известия')}"
-    assert parse(content.encode("koi8-r"))[0].text == "Известия"
-    assert parse(article("1", UMLAUTS).encode("utf-16"))[0].text == UMLAUTS
 
 
 # ------------------------------------------------------------------------------------------------------------ damage
@@ -347,15 +307,6 @@ def test_damage(content, documents, message, kind):
     check(content, documents, message, kind=kind)
 
 
-def test_tags_between_two_documents_are_missing():
-    check(
-        "<DOC><DOCNO>1</DOCNO>a\n<DOCNO>2</DOCNO>b</DOC>",
-        [("1", "", "a"), ("2", "", "b")],
-        "byte 5: document 1 does not end before the next one begins",
-        "byte 23: document 2 has no <DOC> before it",
-    )
-
-
 @pytest.mark.parametrize(
     ("end", "text"),
     [
@@ -373,15 +324,6 @@ def test_a_file_that_breaks_off(end, text):
         "byte 5: document 1 does not end before the file ends",
         kind="documents without an end",
     )
-
-
-@pytest.mark.parametrize(
-    "end", ["<DOC><DOCNO>LA010", "<DOC><DOCNO>LA010194-0001</DOC", "<DOC><DOCN", "<DOC>", "<DOC><DOCNO"]
-)
-def test_a_file_that_breaks_off_in_a_number(end):
-    problems = Problems()
-    assert [document.docno for document in parse(f"<DOC><DOCNO>1</DOCNO>a</DOC>{end}", problems)] == ["1"]
-    assert len(problems) == 1
 
 
 def test_a_document_that_is_too_long(monkeypatch):
@@ -518,15 +460,3 @@ def test_any_bytes_are_read_without_an_error(content, size):
         patch.setattr(encodings, "_CHUNK", size)
         patch.setattr(reader, "_HEAD", 1)
         assert parse(b"<DOC>" + content, parts) == documents and parts == whole
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(2, len(EVERYTHING) - 1), st.integers(0, 255)), max_size=30))
-def test_changed_bytes_cost_no_other_document(changes):
-    """But the first two may say that the file is in UTF-16."""
-    changed = bytearray(EVERYTHING)
-    for place, byte in changes:
-        changed[place] = byte
-    after = article("last", "a text of its own")
-    documents = parse(bytes(changed) + b"</DOC>" + after.encode(), Problems())
-    assert documents[-1] == Document("last", "", "a text of its own")

@@ -86,11 +86,6 @@ def test_published_xml(path):
     assert not any(character in "".join(topic) for topic in found for character in "<>\n\ufffd")
 
 
-def test_a_published_topic():
-    found, _ = topics((SAMPLE / "topics.de.xml").read_bytes(), "topics.de.xml")
-    assert found[1][:4] == ("42", "de", "UN/US-Invasion Haitis", "UNO/USA entsenden Truppen nach Haiti.")
-
-
 @published
 def test_published_tsv():
     found, problems = topics((DATA / "clef06fr/topics.en.tsv").read_bytes(), "topics.en.tsv")

@@ -61,14 +61,6 @@ def test_setup_and_info(run, tmp_path):
     assert len(CLEF("de", "en").documents()) == 43 and len(CLEF("en", "de").get_topics()) == 12
 
 
-def test_setup_without_documents(run, tmp_path):
-    write(tmp_path / "clef")
-    code, text, messages = run("clef", "setup", tmp_path / "clef", "--no-documents")
-    assert code == 0 and "building" not in messages
-    assert ["lat94", "Los Angeles Times 94", "40", "113,005", "40", ""] in rows(text)
-    assert not list(paths.stores("clef").rglob("*.store"))
-
-
 def test_setup_in_another_folder(run, tmp_path, monkeypatch):
     write(tmp_path / "clef", documents=12, topics=3)
     monkeypatch.chdir(tmp_path)

@@ -119,22 +119,6 @@ def test_topics_and_variants():
             method("fr")
 
 
-def test_a_known_question_finds_its_sentence():
-    docs = corpus(XQuADR("de", "en")).set_index("docno")
-    relevant = XQuADR("de", "en").get_qrels()["docno"][0]
-    assert relevant == "en-000-00"
-    assert docs.loc[relevant, "text"].startswith("The Panthers defense gave up just 308 points")
-    assert docs.loc[relevant, "context"].startswith(docs.loc[relevant, "text"])
-    assert docs.loc[relevant, "title"] == "Super_Bowl_50"
-
-
-def test_corpus_progress_is_shown_on_request(capsys):
-    list(XQuADR("en").get_corpus_iter(verbose=False))
-    assert capsys.readouterr().err == ""
-    list(XQuADR("en").get_corpus_iter())
-    assert "xquad-r/en documents" in capsys.readouterr().err
-
-
 def test_human_translation():
     dataset = XQuADR("de", "en")
     topics = dataset.get_topics().iloc[5:8]
@@ -201,12 +185,6 @@ def test_sts17_rows():
     assert STS17("es-en").pairs()["sentence1"][1] == "Dos niños están bailando"
     assert STS17("es-en-wmt").pairs()["sentence1"][0].startswith("Los falsificadores de China")
     assert set(STS17("es-en-wmt").pairs()["score"]) == {2.0, 3.0, 4.0, 5.0}
-
-
-def test_sts17_has_no_variants():
-    for method in (STS17("en-en").get_topics, STS17("en-en").get_qrels, STS17("en-en").get_results):
-        with pytest.raises(ValueError, match="has no variants, but 'de'"):
-            method("de")
 
 
 # --------------------------------------------------------------------------------------------------------- provider
@@ -301,11 +279,6 @@ def test_text_loader_refuses_unknown_documents(docno):
 def test_text_loader_refuses_unknown_fields(fields):
     with pytest.raises(ValueError, match="fields must be "):
         XQuADR("de", "en", paragraphs=True).text_loader(fields)
-
-
-def test_text_loader_cuts_before_it_loads():
-    loader = XQuADR("de", "en").text_loader("text")
-    assert loader.fuse_rank_cutoff(10) == pt.RankCutoff(10) >> loader
 
 
 def test_data_comes_with_its_licence():

@@ -231,8 +231,8 @@ class CLEF(MartDataset):
         topics = self.catalogue().topics
         if language not in topics:
             raise FileNotFoundError(
-                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}; there are topics "
-                f"in {', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
+                f"there are no topics in {LANGUAGES.get(language, language)} in {self.catalogue().home}, but in "
+                f"{', '.join(topics) or 'no language'}. Your own are a file topics.{language}.tsv: number, tab, title"
             )
         return topics[language]
 
