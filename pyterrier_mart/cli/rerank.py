@@ -110,13 +110,13 @@ def rerank(
 
     with closing(Texts()) as texts, ExitStack() as stack:
         total = None
-        if rows is None or not (
-            rows == "-" or Path(rows).is_fifo()
-        ):  # what is wrong with the rows should show before the work
+        if rows is None or not (rows == "-" or Path(rows).is_fifo()):
+            # What is wrong with the rows should show before the work.
             queries = pt.tqdm(read(), desc="reading", unit="query", disable=not errors.is_terminal, leave=False)
             total = sum(map(texts.want, queries))
-        options: Any = {"dtype": dtype, "device": device, "batch_tokens": batch_tokens}
-        reranker = MARTReRanker.load(model, table, accept_table=accept_table, **options)
+        reranker = MARTReRanker.load(
+            model, table, accept_table=accept_table, dtype=dtype, device=device, batch_tokens=batch_tokens
+        )
         scorer = reranker.scorer()
         if documents is not None:
             texts.fill(documents, missing)
@@ -129,12 +129,7 @@ def rerank(
             sink = stack.enter_context(resumable(target, settings, restart))
         elif output != "-":
             sink = stack.enter_context(open(output, "wb"))
-        try:
-            done = score(scorer, chunked(read()), texts, sink, total, resumes=is_file)
-        except BaseException:
-            if is_file:
-                say(f"results so far are in {output}.partial; the same command resumes", errors)
-            raise
+        done = score(scorer, chunked(read()), texts, sink, total, resumes=is_file)
     if is_file:
         say(f"wrote {output} ({done})")
     else:
@@ -150,16 +145,7 @@ def is_dataset(name: str) -> bool:
 
 
 def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = False) -> Iterator[tuple[int, _T]]:
-    """Yields the number of each line and what is made of it; blank lines and those that mean nothing are left out.
-
-    Args:
-        path: A file, plain or gzipped; ``-`` for standard input.
-        parse: Returns what a line means, or None; raises a ValueError if it is malformed.
-        verbose: Whether to show a progress bar.
-
-    Raises:
-        ValueError: If a line is malformed or not UTF-8, or the file is damaged; the message names it.
-    """
+    """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
     opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
     with opened as stream:
         for n, raw in enumerate(stream, start=1):
@@ -172,11 +158,7 @@ def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = 
 
 
 def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
-    """Returns the tab-separated cells of a line by name, or None for a line of the names.
-
-    Raises:
-        ValueError: If there are more or fewer cells than names.
-    """
+    """Returns the tab-separated cells of a line by name, or None for a line of the names."""
     cells = line.split("\t")
     if len(cells) != len(names):
         raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names)}, found {len(cells)}")
@@ -236,16 +218,7 @@ def rows_parser() -> Callable[[str], Row | None]:
 
 
 def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | None) -> Iterator[list[Row]]:
-    """Yields the rows of each query in order of their ranks.
-
-    Args:
-        path: A file, or ``-`` for standard input.
-        parse: Reads a line.
-        depth: Maximum number of documents of a query.
-
-    Raises:
-        ValueError: If rows are malformed, not grouped by query or there are none, or a query has a document twice.
-    """
+    """Yields the rows of each query, which stand together in a file, in order of their ranks down to ``depth``."""
     seen: set[str] = set()
     for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
         found: dict[str, Row] = {}
@@ -278,15 +251,7 @@ class Texts:
         return len(rows)
 
     def fill(self, documents: str, missing: str) -> None:
-        """Reads the texts that are to be looked up; of a document that comes twice, the first.
-
-        Args:
-            documents: The file or dataset to read.
-            missing: What to do about documents without text, ``"error"`` or ``"empty"``.
-
-        Raises:
-            ValueError: If documents are malformed, or have no text although that is an error.
-        """
+        """Reads the texts that are to be looked up, of a document that comes twice the first."""
         found = dataset_texts(documents) if is_dataset(documents) else file_texts(documents)
         # No text holds half a character: JSON may, databases and tokenizers do not.
         rows = ([part.encode("utf-8", "replace").decode() for part in (text, docno)] for docno, text in found)
@@ -309,11 +274,7 @@ class Texts:
 
 
 def file_texts(path: str) -> Iterator[tuple[str, str]]:
-    """Yields the docno and text of the documents in a file.
-
-    Raises:
-        ValueError: If a line is malformed.
-    """
+    """Yields the docno and text of the documents in a file."""
     is_json = path.lower().removesuffix(".gz").endswith((".jsonl", ".json", ".ndjson"))
 
     def parse(line: str) -> Any:
@@ -400,14 +361,7 @@ def holds(sink: IO[bytes], rows: list[Row]) -> bool:
 def resumable(target: Path, settings: dict[str, Any], restart: bool) -> Iterator[IO[bytes]]:
     """Gives a file beside the output for its lines; when the block ends without an error, they become the output.
 
-    Args:
-        target: The output, gzipped if it is named so.
-        settings: What its content depends on: the first line of the file beside it.
-        restart: Whether what an earlier command left is discarded.
-
-    Raises:
-        FileExistsError: If what an earlier command left depends on something else.
-        TimeoutError: If another command writes the file.
+    Its first line tells the settings: what another command left, with other settings, is not continued.
     """
     path, lock = (target.with_name(f"{target.name}.partial{ending}") for ending in ("", ".lock"))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -426,7 +380,11 @@ def resumable(target: Path, settings: dict[str, Any], restart: bool) -> Iterator
                         f"{path} was begun with something else, as its first line says: pass the same to resume, or "
                         "--restart to discard it"
                     )
-                yield file
+                try:
+                    yield file
+                except BaseException:
+                    say(f"results so far are in {path}; the same command resumes", errors)
+                    raise
                 file.truncate()
                 file.seek(len(head))
                 with atomic_file(target) as tmp, pt.io.autoopen(str(tmp), "wb") as out:
