@@ -1,6 +1,5 @@
 """What tests of dense retrieval share: a tiny corpus in three languages, and retrievers that share one tiny encoder."""
 
-import json
 from functools import cache
 
 import models
@@ -83,10 +82,3 @@ def same(one, other, rows=ROWS):
 
 def messages(caught):
     return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-
-
-def change_metadata(path, key, value):
-    """Changes a value of pt_meta.json; ``None`` removes it."""
-    values = json.loads((path / "pt_meta.json").read_text())
-    values[key] = value
-    (path / "pt_meta.json").write_text(json.dumps({k: v for k, v in values.items() if v is not None}))

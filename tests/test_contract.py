@@ -310,6 +310,10 @@ def found_by(full: pt.Transformer):
     return [full, full % 3, full.languages("de")]
 
 
+DOC_COLUMNS = ["docno", "text", "doc_lang"]
+VECTOR_TOPICS = dense().query_encoder()(DENSE_TOPICS)
+
+
 def vectors_case(name: str, make, rows, texts) -> Case:
     return Case(name, make, rows, texts=texts, warns=True, loaded=lambda encoder: encoder.dense._net is not None)
 
@@ -356,11 +360,14 @@ CASES += [
         trial=Trial(systems=found_by, topics=DENSE_TOPICS, qrels=DENSE_QRELS),
     ),
     vectors_case("dense-query-vectors", lambda: dense(post=centring()).query_encoder(), DENSE_TOPICS, ("query",)),
-    vectors_case(
-        "dense-doc-vectors",
-        lambda: dense().doc_encoder(),
-        corpus().docs[["docno", "text", "doc_lang"]].head(4),
-        ("text",),
+    vectors_case("dense-doc-vectors", lambda: dense().doc_encoder(), corpus().docs[DOC_COLUMNS].head(4), ("text",)),
+    Case("centring", centring, VECTOR_TOPICS, others=(LanguageCentering,)),
+    Case(
+        "dense-index-search",
+        lambda: vectors().retriever(num_results=20),
+        VECTOR_TOPICS,
+        others=(lambda: vectors().retriever(num_results=3), lambda: vectors().retriever(doc_langs=["de"])),
+        row_wise=False,
     ),
 ]
 for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out

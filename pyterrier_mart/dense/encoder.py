@@ -208,10 +208,6 @@ class DenseEncoder(pt.Transformer):
         added = pd.Series(list(vectors[rows]), index=inp.index, dtype=object)
         return inp.assign(**{f"{PREFIXES[self.side]}_vec": added})
 
-    def subtransformers(self) -> dict[str, Any]:
-        """There are none: it does not call ``dense`` as one."""
-        return {}
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseEncoder):
             return NotImplemented

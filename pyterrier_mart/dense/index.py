@@ -241,12 +241,7 @@ class DenseIndex(pt.Artifact):
 
     @classmethod
     def write(
-        cls,
-        path: str | os.PathLike[str],
-        chunks: Iterable[Chunk],
-        provenance: Provenance,
-        *,
-        overwrite: bool = False,
+        cls, path: str | os.PathLike[str], chunks: Iterable[Chunk], provenance: Provenance, *, overwrite: bool = False
     ) -> DenseIndex:
         """Writes an index. It appears when it is complete, or not at all.
 
@@ -329,9 +324,7 @@ class VectorRetriever(pt.Transformer):
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
         """Retrieves fewer documents (PyTerrier's optimiser asks)."""
-        if k >= self.num_results:
-            return None
-        return VectorRetriever(self.index, num_results=k, doc_langs=self.doc_langs, device=self.device)
+        return pt.inspect.transformer_apply_attributes(self, num_results=k) if k < self.num_results else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VectorRetriever) and repr(self) == repr(other) and self.index == other.index

@@ -98,9 +98,8 @@ class DenseRetriever(pt.Transformer):
     ):
         check_whole("num_results", num_results)
         check_whole("batch_size", batch_size)
-        opened = dense_index is None or isinstance(dense_index, DenseIndex)
         self.model = model
-        self.dense_index: DenseIndex | None = dense_index if opened else DenseIndex(dense_index)  # type: ignore
+        self.dense_index = DenseIndex(dense_index) if isinstance(dense_index, (str, os.PathLike)) else dense_index
         self.post, self.num_results, self.batch_size, self.device = post, num_results, batch_size, device
         self.query_lang = None if query_lang is None else language_codes("query_lang", [query_lang])[0]
         self.doc_lang = None if doc_lang is None else language_codes("doc_lang", [doc_lang])[0]
@@ -122,9 +121,9 @@ class DenseRetriever(pt.Transformer):
                 v.result_frame(extra_columns=["query"], mode="vectors")
                 v.query_frame(extra_columns=["query"], mode="retrieve")
         index: Any = self.dense_index
-        queries = self.encode_rows(inp, "query")
         if v.mode != "texts" and len(inp):
             index.check(self.provenance)
+        queries = self.encode_rows(inp, "query")
         if v.mode == "retrieve":
             return index.rank(inp, queries[0][queries[1]], self.num_results, self.doc_langs, self.device)
         out = inp.drop(columns=["score", "rank"], errors="ignore")
@@ -247,10 +246,8 @@ class DenseRetriever(pt.Transformer):
     @property
     def provenance(self) -> Provenance:
         """What an index keeps of this, to be searched with nothing else."""
-        made = Provenance(self.model_name, self.fingerprint)
-        return (
-            made if self.post is None else made._replace(post=repr(self.post), post_fingerprint=self.post.fingerprint)
-        )
+        post = () if self.post is None else (repr(self.post), self.post.fingerprint)
+        return Provenance(self.model_name, self.fingerprint, *post)
 
     # --- indexes --------------------------------------------------------------------------------------------------
 
