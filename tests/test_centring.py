@@ -221,6 +221,7 @@ def test_equality_is_by_value(centring):
         LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, DOCS.iloc[1:]),
     ]  # fmt: skip
     assert all(other != centring for other in others) and centring != "text"
+    assert centring.apply_attributes(shrinkage=2, keep_global=True) == others[1]
     assert len({repr(other) for other in others}) == 4 and repr(LanguageCentering()) == "LanguageCentering()"
 
 

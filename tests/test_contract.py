@@ -361,7 +361,7 @@ CASES += [
     ),
     vectors_case("dense-query-vectors", lambda: dense(post=centring()).query_encoder(), DENSE_TOPICS, ("query",)),
     vectors_case("dense-doc-vectors", lambda: dense().doc_encoder(), corpus().docs[DOC_COLUMNS].head(4), ("text",)),
-    Case("centring", centring, VECTOR_TOPICS, others=(LanguageCentering,)),
+    Case("centring", lambda: centring().apply_attributes(), VECTOR_TOPICS, others=(LanguageCentering,)),
     Case(
         "dense-index-search",
         lambda: vectors().retriever(num_results=20),

@@ -172,6 +172,13 @@ class LanguageCentering(pt.Transformer):
         """The arguments that it was made with."""
         return {"sides": self.sides, "keep_global": self.keep_global, "shrinkage": self.shrinkage}
 
+    def apply_attributes(self, **settings: Any) -> LanguageCentering:
+        """Returns a copy with other arguments and the same means (PyTerrier's inspection asks)."""
+        made = LanguageCentering(**{**self.settings, **settings})
+        made._means = {side: self._means[side] for side in made.centred_sides if side in self._means}
+        made.encoder = self.encoder
+        return made
+
     # --- applying -------------------------------------------------------------------------------------------------
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:

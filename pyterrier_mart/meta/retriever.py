@@ -219,7 +219,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         made = self.apply_attributes()
         made.set_model(adapted.model)
         if made.post is not None and made.post.encoder is not None:
-            made.post = copy.copy(made.post)
+            made.post = made.post.apply_attributes()
             made.post.encoder = made.fingerprint
         return made
 
