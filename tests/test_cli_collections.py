@@ -127,6 +127,7 @@ def test_an_interrupted_setup_resumes(run, tmp_path, monkeypatch):
 
 def test_ciral(run, tmp_path):
     (tmp_path / "ciral").mkdir()
+    (tmp_path / "ciral/README.md").write_text("x")
     passages = [{"docid": f"SITE#1#{i}", "title": "t", "text": f"warar {i}", "url": ""} for i in range(3)]
     lines = "".join(json.dumps(passage) + "\n" for passage in passages)
     (tmp_path / "ciral/somali.jsonl.gz").write_bytes(gzip.compress(lines.encode() + b"{damaged}\n"))
@@ -134,26 +135,10 @@ def test_ciral(run, tmp_path):
     assert code == 0, messages
     assert [row[:3] for row in rows(text) if row[0] == "so"] == [["so", "1", "3"]]
     assert "somali.jsonl" in text and "line 4" in text
+    assert "1 files are not read:\n  README.md: the name must end in .jsonl, .json, .tsv" in text
     code, text, _ = run("ciral", "info")
     assert code == 0 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
     assert ["so", "1", "3"] in [row[:3] for row in rows(text)]
-
-
-def test_ciral_names_what_it_passes_over(run, tmp_path):
-    line = json.dumps({"docid": "SITE#1#1", "title": "t", "text": "warar", "url": ""})
-    for name, content in {
-        "somali.jsonl": "\ufeff" + line, "passages.jsonl": line, "yoruba.json": f"[{line}]", "README.md": "x"
-    }.items():  # fmt: skip
-        (tmp_path / "ciral" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "ciral" / name).write_text(content, encoding="utf-8")
-    code, text, messages = run("ciral", "setup", tmp_path / "ciral")
-    assert code == 0, messages
-    assert [row[:3] for row in rows(text) if row[0] == "so"] == [["so", "1", "1"]]
-    assert "holds somali: 1 files, 3 other files\n3 files are not read:\n" in text
-    assert "  passages.jsonl: neither the file's name nor its folder's tells one language\n" in text
-    assert "  README.md: the name must end in .jsonl, .json, .tsv" in text
-    assert "  yoruba.json: the first lines are neither JSON objects with a docid" in text
-    assert "3 files are not read" in run("ciral", "info")[1]
 
 
 def test_ciral_without_passages(run, tmp_path):

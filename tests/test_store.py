@@ -267,28 +267,6 @@ def test_a_damaged_archive_gives_what_can_be_read(tmp_path):
     assert store.problems.counts == {"damage": 2, "damaged archives": 1} and "truncated" in store.problems.messages[2]
 
 
-def test_progress_is_the_size_of_the_sources(tmp_path, sources, monkeypatch):
-    bars = []
-
-    class Bar:
-        def __init__(self, **options):
-            self.total, self.n = options["total"], 0
-            bars.append(self)
-
-        def update(self, n):
-            self.n += n
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-    monkeypatch.setattr("pyterrier_mart.datasets.store.pt.tqdm", Bar)
-    build_store(tmp_path / "s", sources, lambda *args: [next(read(sources[0], *args[1:]))], fields=FIELDS)
-    assert bars[0].total == bars[0].n == sum(source.stat().st_size for source in sources)
-
-
 # ---------------------------------------------------------------------------------------------------------- problems
 
 
