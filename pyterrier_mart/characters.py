@@ -34,7 +34,7 @@ _TATWEEL = 0x0640
 _MIDDLE_DOT = 0xB7  # joins in Catalan (col·lecció), separates elsewhere
 
 # Normalising takes time quadratic in the number of marks in succession, and no writing system has many: those after
-# the first 64 are dropped. Every eighth character shows whether there may be so many.
+# the first 64 are dropped. Every eighth character shows whether there may be that many.
 _MOST_MARKS = 64
 _MARKS_SAMPLED = re.compile(r"[^\w\s\x00-\x7f]{8}")
 _MARKS = re.compile(r"[^\w\s\x00-\x7f]{64,}")
@@ -95,7 +95,7 @@ class CharacterMap(dict[int, str]):
 
 
 def drop_marks(match: re.Match[str]) -> str:
-    """Returns a stretch with at most so many marks in succession."""
+    """Returns a stretch with at most 64 marks in succession."""
     kept, marks = [], 0
     for char in match.group():
         marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0

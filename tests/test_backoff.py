@@ -89,15 +89,6 @@ def test_numbers_and_codes_have_none(word):
     assert found(word, "1518", "15170", "b2b", "b2b4x", "a12345", "covid", "covid18") == []
 
 
-def test_an_empty_vocabulary():
-    assert found("hausdach") == []
-
-
-def test_other_scripts_are_cut_by_letter():
-    assert found("домами", "дома", "дым", lang="ru") == [("дома", 1.0)]
-    assert found("किताबें", "किताब", "कमल", lang="hi") == [("किताब", 1.0)]
-
-
 @given(st.text("abn", min_size=1, max_size=24), st.sets(st.text("abn", min_size=1, max_size=8), max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_weights_and_words(word, known):

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -63,12 +62,6 @@ def test_example(tmp_path, name, ending, change):
         assert read(path, meta={"licence": "CC0"}).meta["licence"] == "CC0"
 
 
-def test_muse(tmp_path):
-    assert read(put(tmp_path, "de-en.0-5000.txt", MUSE)) == UNIFORM
-    with pytest.raises(ValueError, match=r"en-de\.txt holds en-de, but de-en was asked for"):
-        read(put(tmp_path, "en-de.txt", MUSE))
-
-
 @pytest.mark.parametrize("order", ["source target prob", "prob target source", "target prob source"])
 def test_order_of_columns(tmp_path, order):
     text = "".join(
@@ -88,11 +81,6 @@ def test_swapped_columns_are_noticed(tmp_path):
         read(path, format="moses-target-source")
 
 
-def test_rare_spaces_are_part_of_a_word(tmp_path):
-    path = put(tmp_path, "lex", "Haus\u00a0Boot house 0.5\nHaus\u3000 house 0.5\nKatze cat 1\n")
-    assert dict(read(path, format="source-target").translations("haus")) == {"house": 0.5}
-
-
 @pytest.mark.parametrize(
     "text, options",
     [
@@ -104,18 +92,6 @@ def test_rare_spaces_are_part_of_a_word(tmp_path):
 )
 def test_tsv_options(tmp_path, text, options):
     assert read(put(tmp_path, "t.tsv", text), **options) == TABLE
-
-
-@pytest.mark.parametrize(
-    "text, options",
-    [
-        ("source\ttarget\nHaus\thouse\nHaus\thome\nKatze\tcat\n", {}),
-        ("Haus\thouse\nHaus\thome\nKatze\tcat\n", {"header": False}),
-        (TSV, {"columns": ("source", "target")}),
-    ],
-)
-def test_tsv_without_probabilities(tmp_path, text, options):
-    assert read(put(tmp_path, "t.tsv", text), **options) == UNIFORM
 
 
 def test_tsv_has_no_quoting(tmp_path):
@@ -199,12 +175,6 @@ def test_damaged_gzip(tmp_path):
         read(path)
 
 
-def test_gzip_is_known_by_its_content(tmp_path):
-    path = tmp_path / "lex.f2e"
-    path.write_bytes(gzip.compress(MOSES.encode()))
-    assert read(path) == TABLE
-
-
 def test_files_that_are_not_there(tmp_path):
     for name in ("t.tsv", "t.json", "lex.f2e", "t.parquet", "x.zip", "x.index", "de-en.txt"):
         with pytest.raises(FileNotFoundError, match=re.escape(name)):
@@ -247,14 +217,6 @@ def test_unknown_options(tmp_path):
             read(path, **options)
     with pytest.raises(ValueError, match="order must name"):
         read(path, format="source-target", order="source target")
-
-
-def test_progress_bar(tmp_path, capsys):
-    path = put(tmp_path, "t.tsv.gz", TSV)
-    read(path)
-    assert capsys.readouterr().err == ""
-    read(path, verbose=True)
-    assert "t.tsv.gz" in capsys.readouterr().err
 
 
 # --- writing and reading back ----------------------------------------------------------------------------------------
@@ -363,13 +325,6 @@ def test_parquet_checks(tmp_path):
         read(path)
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for act in (lambda path: read(path), lambda path: TABLE.write(path)):
-        with pytest.raises(ImportError, match=r"pip install 'pyterrier-mart\[parquet\]'"):
-            act(tmp_path / "t.parquet")
-
-
 # --- word lists and exports ------------------------------------------------------------------------------------------
 
 
@@ -399,9 +354,3 @@ def test_lexicon(tmp_path, text):
         TranslationTable.read(path, "de", "fr", format="lexicon")
     with pytest.raises(ValueError, match="holds en-de, but en-so was asked for"):
         TranslationTable.read(path, "en", "so", format="lexicon")
-
-
-def test_malformed_lexicon(tmp_path):
-    path = put(tmp_path, "words.tsv", "house\tHaus\ncat\n")
-    with pytest.raises(TableFormatError, match="line 2: expected 2 columns, found 1"):
-        read(path, format="lexicon")

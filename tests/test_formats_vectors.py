@@ -6,8 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from pyterrier_mart import Analyzer, TranslationTable
-from pyterrier_mart.archives import ArchiveError
+from pyterrier_mart import TranslationTable
 from pyterrier_mart.translation.builder import TableFormatError
 
 SOURCE = "3 2\nHaus 1 0 \nKatze 0 1\nhaus 0 1\n"
@@ -39,11 +38,6 @@ def test_nearest_neighbours(tmp_path):
     assert read(tmp_path, max_words=1).translations("Haus") == {"house": 1.0}
     assert "katze" not in read(tmp_path, max_words=1)
     assert read(tmp_path, meta={"licence": "CC"}).meta["licence"] == "CC"
-
-
-def test_words_with_spaces(tmp_path):
-    target = "3 2\nNew York 1 0\n\u00a0 1 0\nhouse 1 0\n\n"
-    assert read(tmp_path, target=target).translations("haus") == {"house": 1.0}
 
 
 @pytest.mark.parametrize("csls", [False, True])
@@ -101,27 +95,7 @@ def test_malformed_files(tmp_path, source, target, reason):
         read(tmp_path, source, target)
 
 
-def test_damaged_gzip(tmp_path):
-    path = put(tmp_path, "en.vec.gz", TARGET)
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ArchiveError, match="en.vec.gz: .*damaged or truncated"):
-        TranslationTable.read_vectors(put(tmp_path, "de.vec", SOURCE), path, "de", "en")
-
-
 @pytest.mark.parametrize("options", [{"k": 0}, {"max_words": 1.5}, {"block": True}, {"min_cosine": 2}])
 def test_options(tmp_path, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         read(tmp_path, **options)
-
-
-def test_analyzers(tmp_path):
-    table = TranslationTable.read_vectors(
-        put(tmp_path, "a", "Übung 1 0\n"), put(tmp_path, "b", TARGET), Analyzer("de", fold=False), Analyzer("en")
-    )
-    assert list(table.source_words) == ["übung"]
-
-
-def test_progress_bar(tmp_path, capsys):
-    read(tmp_path, verbose=True)
-    shown = capsys.readouterr().err
-    assert "de.vec" in shown and "nearest neighbours" in shown

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from engines import ENGINES, needs_java, question_table, start_java
+from engines import ENGINES, needs_java, question_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,31 +39,6 @@ def topics(*queries):
 
 
 # ------------------------------------------------------------------------------------------------------------- bags
-
-
-def test_the_translations_of_a_word_are_the_heaviest_first():
-    assert bag("Haus") == [("house", 0.5), ("home", 0.25), ("building", 0.125), ("the", 0.125)]
-
-
-def test_equal_weights_are_ordered_by_term():
-    assert bag("Bank") == [("bank", 0.5), ("bench", 0.5)]
-    assert bag("Bank Bank Wo") == [("bank", 1.0), ("bench", 1.0), ("where", 0.75), ("at", 0.25)]
-
-
-def test_weights_of_a_target_are_summed_over_the_words_of_the_query():
-    assert bag("das Haus") == [
-        ("the", 0.625), ("house", 0.5), ("that", 0.5), ("home", 0.25), ("building", 0.125),
-    ]  # fmt: skip
-
-
-def test_repeated_words_count_repeatedly():
-    assert bag("wo, wo und WO?", top_k=1, relate=False) == [("where", 2.25), ("und", 1.0)]
-
-
-def test_weights_are_plain_positive_floats():
-    for query in ("Wo ist das Haus", "Unbekanntes 2024", "Hausbank"):
-        for weight in SMTQueryTranslator(TABLE).bag(query).values():
-            assert type(weight) is float and 0 < weight < math.inf
 
 
 @given(
@@ -136,11 +111,6 @@ def test_other_forms_of_unknown_words_are_translated_too():
         assert len(bag(query, relate=False)) == 1
 
 
-def test_another_form_can_be_the_word_in_the_target_language():
-    table = TranslationTable.from_dict({"banken": {"banker": 0.5, "banks": 0.5}}, "de", "en")
-    assert bag("Banker", table) == [("banker", 1.5), ("banks", 0.5)]
-
-
 # ------------------------------------------------------------------------------------------------------- stop words
 
 
@@ -184,13 +154,6 @@ def test_queries_that_are_not_text_count_as_empty():
         assert SMTQueryTranslator(TABLE, push=True)(frame)["query"].tolist() == ["house", "", "", "", ""]
 
 
-def test_odd_queries_do_no_harm():
-    smt = SMTQueryTranslator(TABLE)
-    assert smt.bag("?!... — «»") == {}
-    assert list(smt.bag("\ud800 Haus")) == list(smt.bag("Haus"))
-    assert smt.bag("Haus " * 1000)["house"] == 500.0
-
-
 def test_changed_settings_take_effect():
     smt = SMTQueryTranslator(TABLE)
     smt.bag("Wo ist das Haus")
@@ -206,13 +169,6 @@ def bag_of(smt):
     )
 
 
-def test_more_words_than_are_remembered(monkeypatch):
-    monkeypatch.setattr("pyterrier_mart.translation.query._MOST_REMEMBERED", 2)
-    smt = SMTQueryTranslator(TABLE, 1, relate=False)
-    assert smt.bag("wo ist das haus wo") == {"where": 1.5, "is": 1.0, "house": 0.5, "that": 0.5}
-    assert len(smt._known) <= 2
-
-
 def test_stems_that_become_equal_are_summed():
     def stem(word):
         return word.removesuffix("s").removesuffix("e")
@@ -220,21 +176,10 @@ def test_stems_that_become_equal_are_summed():
     assert bag("Häuser Haus", stemmer=stem, top_k=2) == [("hous", 1.25), ("hom", 0.5)]
 
 
-def test_a_word_without_a_stem_stays():
-    assert bag("Haus 1517", stemmer=lambda word: "" if word.isdigit() else word[0], top_k=1) == [
-        ("1517", 1.0), ("h", 0.5),
-    ]  # fmt: skip
-
-
 def test_a_table_can_be_named_by_its_directory(tmp_path):
     TABLE.save(tmp_path / "table")
     named = SMTQueryTranslator(str(tmp_path / "table"))
     assert named == SMTQueryTranslator(TABLE) and bag("Haus") == list(named.bag("Haus").items())
-
-
-def test_a_table_that_does_not_exist_is_named_in_the_error():
-    with pytest.raises(FileNotFoundError, match="so-yo"):
-        SMTQueryTranslator("so-yo")
 
 
 def test_pickles_carry_no_memory():
@@ -327,16 +272,6 @@ def english():
         "en",
     )  # fmt: skip
     return SimpleNamespace(docs=docs, table=table, expected={"Katze": "d2", "Haus": "d1", "Fisch": "d3", "Stadt": "d3"})
-
-
-@needs_java
-def test_an_index_that_terrier_made_the_usual_way(english, tmp_path):
-    start_java()
-    ref = pt.IterDictIndexer(str(tmp_path / "index")).index(english.docs)
-    bm25 = pt.terrier.Retriever(ref, wmodel="BM25", controls={"bm25.k_3": "1e6"})
-    pipeline = SMTQueryTranslator(english.table) >> bm25
-    for query, docno in english.expected.items():
-        assert pipeline.search(query)["docno"].tolist() == [docno], query
 
 
 def test_an_index_that_pisa_made_the_usual_way(english, tmp_path):

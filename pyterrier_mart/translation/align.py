@@ -56,11 +56,11 @@ def train(
         source: Source language code or analyzer.
         target: Target language code or analyzer.
         aligner: ``"eflomal"`` or ``"fast_align"``; both need the extra ``align``.
-        prefixes: One alignment is made for each, in which words that agree in so many first letters are one word
-            (``None``: in all), and their links are averaged. Short prefixes pool the inflected forms of a word, which
-            helps where pairs are few: the bundled tables, of 9,000 to 140,000 pairs, are learned with ``(4, 6)`` and
-            ``min_count=0.5``.
-        min_count: Keep entries that were linked at least so often (a link in one direction is half a time).
+        prefixes: One alignment is made for each length, in which words that agree in that many first letters are one
+            word (``None``: in all), and their links are averaged. Short prefixes pool the inflected forms of a word,
+            which helps where pairs are few: the bundled tables, of 9,000 to 140,000 pairs, are learned with
+            ``(4, 6)`` and ``min_count=0.5``.
+        min_count: Least number of links of an entry (a link in one direction is half a time).
         meta: Provenance to keep with both tables, such as ``source`` and ``licence``.
         verbose: Whether to show progress.
 

@@ -58,7 +58,7 @@ def train(
         str, typer.Option(help="Align by first letters, one alignment for each length; 0: by whole words.")
     ] = "0",
     top_k: TopK = 10,
-    min_count: Annotated[float, typer.Option(help="Keep entries linked at least so often.", min=0)] = 1.0,
+    min_count: Annotated[float, typer.Option(help="Least number of links of an entry.", min=0)] = 1.0,
     licence: Annotated[str | None, typer.Option(help="Licence of the sentence pairs, kept with the table.")] = None,
     skip_malformed: SkipMalformed = False,
     overwrite: Overwrite = False,

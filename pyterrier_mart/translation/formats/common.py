@@ -41,8 +41,8 @@ _ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
 class Package:
     """The files in an archive or folder, by their names.
 
-    Each file is read from the archive anew: two of them can be read side by side, even from a compressed tar, with
-    nothing unpacked on disk. Archives inside a folder are left closed.
+    Each file is read from the start of the archive: two of them can be read side by side, even from a compressed tar,
+    with nothing unpacked on disk. Archives inside a folder are left closed.
 
     Args:
         path: The archive, or the folder.

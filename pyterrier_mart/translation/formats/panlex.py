@@ -58,7 +58,8 @@ def read_panlex_dump(
         chosen = of_language if variety is None else of_language[of_language["var_code"] == variety]
         if not len(chosen):
             found = f"; found {sorted(of_language['var_code'])}" if len(of_language) else ""
-            raise ValueError(f"{path}: no variety {variety or ''} of the language {lang!r}{found}")
+            which = "" if variety is None else f"variety {variety} of "
+            raise ValueError(f"{path}: no {which}language {lang!r}{found}")
         sides.append(chosen["id"])
     parts = [expr[expr["langvar"].isin(pd.concat(sides))] for expr in dump.chunks("expr", ("id", "langvar"), ("txt",))]
     expressions = pd.concat(parts)
@@ -74,9 +75,10 @@ def read_panlex_dump(
     if extended:
         evidence = denotations[["meaning", "source", "grp", "quality"]].drop_duplicates("meaning")
     else:
-        meanings = dump.read("meaning", ("id", "source")).rename(columns={"id": "meaning"})
+        chunks = dump.chunks("meaning", ("id", "source"))
+        meanings = pd.concat(part[part["id"].isin(denotations["meaning"])] for part in chunks)
         sources = dump.read("source", ("id", "quality"), ("grp",)).rename(columns={"id": "source"})
-        evidence = meanings[meanings["meaning"].isin(denotations["meaning"])].merge(sources, on="source")
+        evidence = meanings.rename(columns={"id": "meaning"}).merge(sources, on="source")
     group = pd.to_numeric(evidence["grp"], errors="coerce").fillna(evidence["source"])
     s, t = (denotations.loc[denotations["expr"].isin(side.index), ["meaning", "expr"]] for side in texts)
     pairs = s.merge(t, on="meaning").merge(evidence.assign(grp=group), on="meaning")
