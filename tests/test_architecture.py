@@ -21,7 +21,7 @@ ROOMS = {
     "evaluation": {"datasets"},
     "dense": {"encoders", "datasets", "retrieval"},
     "mart": {"encoders", "translation"},
-    "meta": {"encoders", "datasets", "evaluation", "dense"},
+    "meta": {"encoders", "retrieval", "datasets", "evaluation", "dense"},
     "cli": {"translation", "retrieval", "datasets", "encoders", "evaluation", "dense", "mart", "meta"},
 }
 
@@ -49,8 +49,8 @@ FACES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 def room(module: str) -> str | None:
     """Returns the room of a module; ``None`` on the ground floor."""
-    first = module.split(".")[1]
-    return first if first in ROOMS else None
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else None
 
 
 @pytest.mark.parametrize("module", sorted(MODULES.keys() - {"pyterrier_mart"}))
