@@ -59,11 +59,8 @@ def test_what_does_not_learn_scores_the_same():
     assert made != DenseRetriever(models.bert()) and "max_length=(3, 3)" in repr(made)
 
 
-def test_an_empty_frame_needs_no_model(tmp_path):
-    for made in (MetaSBERTRetriever(tmp_path / "no", verbose=True), MetaSBERTRetriever(tmp_path / "no", index())):
-        assert list(made(ROWS.iloc[:0])) == [*ROWS, "score", "rank"]
-        for encoder, name in ((made.query_encoder(), "query_vec"), (made.doc_encoder(), "doc_vec")):
-            assert list(encoder(ROWS.iloc[:0])) == [*ROWS, name]
+def test_what_is_not_there_is_said_when_it_is_loaded(tmp_path):
+    made = MetaSBERTRetriever(tmp_path / "no", index())
     assert list(made(TOPICS.iloc[:0])) == [*TOPICS, "docno", "doc_lang", "score", "rank"]
     with pytest.raises(FileNotFoundError, match="there is no encoder at .*no"):
         made.load_model()
@@ -125,10 +122,8 @@ def test_bars_are_shown_when_asked_for(capsys, tmp_path):
     ({"num_results": 0}, "num_results must be a whole number >= 1, not 0"),
     ({"batch_size": True}, "batch_size must be a whole number >= 1, not True"),
     ({"query_lang": 3}, "query_lang must be None or languages"),
-    ({"doc_lang": ""}, "doc_lang must be None or languages"),
     ({"doc_langs": "de"}, r"doc_langs must be None or languages \(such as 'de'\), not 'de'"),
     ({"doc_langs": ()}, r"doc_langs must be None or languages \(such as 'de'\), not \(\)"),
-    ({"doc_langs": ["de", 3]}, "doc_langs must be None or languages"),
 ])  # fmt: skip
 def test_wrong_settings_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -398,8 +393,8 @@ def test_docnos_that_are_not_in_the_index():
 
 
 @pytest.mark.parametrize("docnos", [
-    ["00001", "00002", "00010"], ["1000000000001", "1000000000002", "3"], ["4fad77e7", "98", "x"],
-    ["5635039037966449933479", "93", "4"], [f"{i:04d}" for i in range(300)] + ["x1", "x2"], ["a" * 300, "b"],
+    ["00001", "00002", "00010"], ["1000000000001", "1000000000002", "3"], ["5635039037966449933479", "93", "4"],
+    [f"{i:04d}" for i in range(300)] + ["x1", "x2"], ["a" * 300, "b"],
 ])  # fmt: skip
 def test_docnos_that_npids_gets_wrong(docnos, tmp_path):
     vectors = np.eye(len(docnos), dtype=np.float32)

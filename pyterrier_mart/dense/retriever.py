@@ -272,9 +272,8 @@ class DenseRetriever(pt.Transformer):
             The index, for :meth:`retriever`.
 
         Raises:
-            ValueError: If there are no documents, or one lacks a field or has a docno that is wrong or occurs twice;
-                the message names it. If ``documents`` is an index that another encoder made, or that is centred
-                already.
+            ValueError: If there are no documents, or one lacks a field or has a docno that is wrong or occurs twice, or
+                if ``documents`` is an index that another encoder made, or that is centred already.
             FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
         """
         post = None if self.post is None else self.checked_post()
@@ -283,13 +282,14 @@ class DenseRetriever(pt.Transformer):
         def encoded() -> Iterator[Chunk]:
             nonlocal missing
             rows, lang = documents_of(documents)
+            default = self.doc_lang or language_of(lang)
             rows = pt.tqdm(rows, desc=f"{type(self).__name__} index", unit="d", disable=not self.verbose)
             found = checked(rows, [self.text_field], docno="[!-~]+", rule="of printable ASCII without white space")
             while part := list(itertools.islice(found, CHUNK)):
                 texts = [doc[self.text_field] for doc in part]
                 missing += sum(not isinstance(text, str) for text in texts)
                 vectors = self.encode((text if isinstance(text, str) else "" for text in texts), "document", post=False)
-                langs = [language_of(doc.get("doc_lang")) or language_of(lang) for doc in part]
+                langs = [language_of(doc.get("doc_lang")) or default for doc in part]
                 yield [doc["docno"] for doc in part], langs, vectors
 
         def centred(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
