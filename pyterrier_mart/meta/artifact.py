@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.dense.centring import LanguageCentering
@@ -19,7 +19,7 @@ from pyterrier_mart.meta.training import TrainingLog
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
 
-__all__ = ["KIND", "WHAT", "Learning", "read", "read_metadata", "write"]
+__all__ = ["KIND", "WHAT", "read", "read_metadata", "write"]
 
 KIND = {"type": "text_encoder", "format": "mart_sbert", "format_version": 1}
 WHAT = "saved MetaSBERTRetriever"
@@ -27,24 +27,12 @@ WHAT = "saved MetaSBERTRetriever"
 _CONFIG, _POST, _LOG = "meta_config.json", "language_centring.safetensors", "train_log.json"
 
 
-class Learning(NamedTuple):
-    """What is saved beside the encoder and plain settings.
-
-    Attributes:
-        config: The settings of training.
-        post: The centring, if there is one.
-        history: The log of training, if there was one.
-    """
-
-    config: MetaConfig
-    post: LanguageCentering | None
-    history: TrainingLog | None
-
-
 def write(
     path: str | os.PathLike[str],
     model: SentenceTransformer,
-    learning: Learning,
+    config: MetaConfig,
+    post: LanguageCentering | None,
+    history: TrainingLog | None,
     described: Mapping[str, Any],
     *,
     overwrite: bool = False,
@@ -54,7 +42,9 @@ def write(
     Args:
         path: The directory.
         model: The encoder.
-        learning: What goes with it.
+        config: The settings of training.
+        post: The centring, if there is one.
+        history: The log of training, if there was one.
         described: What else is in the metadata: ``encoder``, ``settings``, ``weights``.
         overwrite: Whether to replace what was saved there before.
 
@@ -64,12 +54,12 @@ def write(
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         with quiet():
             model.save_pretrained(os.fspath(tmp), create_model_card=False, safe_serialization=True)
-        (tmp / _CONFIG).write_text(learning.config.to_json() + "\n", encoding="utf-8")
-        if learning.history is not None:
-            log = json.dumps(dataclasses.asdict(learning.history), indent=1)
+        (tmp / _CONFIG).write_text(config.to_json() + "\n", encoding="utf-8")
+        if history is not None:
+            log = json.dumps(dataclasses.asdict(history), indent=1)
             (tmp / _LOG).write_text(log + "\n", encoding="utf-8")
-        if learning.post is not None:
-            learning.post.save(tmp / _POST)
+        if post is not None:
+            post.save(tmp / _POST)
         files = {p.relative_to(tmp).as_posix(): sha256(p) for p in sorted(tmp.rglob("*")) if p.is_file()}
         meta = {**KIND, "package_hint": "pyterrier-mart", **described, "files": files}
         (tmp / META).write_bytes(meta_bytes(meta))
@@ -85,8 +75,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return read_meta(path, WHAT, KIND, ("settings", "encoder", "weights", "files"))
 
 
-def read(path: Path) -> Learning:
-    """Reads what goes with the encoder, once all files are as they were saved.
+def read(path: Path) -> tuple[MetaConfig, LanguageCentering | None, TrainingLog | None]:
+    """Reads what goes with the encoder (configuration, centring, log), once all files are as they were saved.
 
     Raises:
         ValueError: If a file is missing or changed; the message names it.
@@ -97,4 +87,4 @@ def read(path: Path) -> Learning:
     config = MetaConfig.from_json((path / _CONFIG).read_text(encoding="utf-8"))
     post = LanguageCentering.load(path / _POST) if (path / _POST).exists() else None
     log = json.loads((path / _LOG).read_text(encoding="utf-8")) if (path / _LOG).exists() else None
-    return Learning(config, post, None if log is None else TrainingLog(**log))
+    return config, post, None if log is None else TrainingLog(**log)

@@ -247,7 +247,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
             "weights": self.weights or model_fingerprint(model),
         }
         post = None if self.post is None else self.checked_post()
-        artifact.write(path, model, artifact.Learning(self.config, post, self.history), described, overwrite=overwrite)
+        artifact.write(path, model, self.config, post, self.history, described, overwrite=overwrite)
         return MetaSBERTModel(path)
 
     @classmethod
@@ -331,11 +331,11 @@ class MetaSBERTModel(pt.Artifact):
         Raises:
             ValueError: If a file is missing, or is not as it was saved; the message names it.
         """
-        learning = artifact.read(self.path)
-        arguments = {**self.meta["settings"], "config": learning.config, "post": learning.post, **options}
+        config, post, history = artifact.read(self.path)
+        arguments = {**self.meta["settings"], "config": config, "post": post, **options}
         made = MetaSBERTRetriever(self.meta["encoder"] or self.path, dense_index, device=device, **arguments)
         made.set_model(load_sentence_transformer(self.path, device=device), self.meta["weights"])
-        made.history = learning.history
+        made.history = history
         return made
 
     def __repr__(self) -> str:
