@@ -21,7 +21,6 @@ __all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What is raised when another writer has moved a directory away, or to the same place.
 _MOVED = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
-_SHOWN = 3  # names in a message
 
 
 @contextmanager
@@ -98,11 +97,13 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Co
         if path.is_file():
             raise FileExistsError(f"cannot write the directory {path}: it is a file") from err
         return False
+    others = sorted(names.difference(names if files is None else files))
     if names and marker is not None and marker not in names:
-        raise FileExistsError(f"{path} exists and is not replaced, since it holds no {marker}; name another path")
-    if files is not None and (others := sorted(names.difference(files))):
-        shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
-        raise FileExistsError(f"{path} exists and is not replaced, since it also holds {shown}; name another path")
+        found = f"holds no {marker}"
+    else:
+        found = f"also holds {', '.join(others[:3])}{' and more' if len(others) > 3 else ''}" if others else ""
+    if found:
+        raise FileExistsError(f"{path} exists and is not replaced, since it {found}; name another path")
     if names and not overwrite:
         raise FileExistsError(f"{path} exists; name another path or pass overwrite=True")
     return True

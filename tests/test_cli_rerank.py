@@ -418,7 +418,7 @@ def test_wrong_arguments(fails, args, message):
             "line 2: expected qid Q0 docno rank score tag, the qid one of --topics, found '3 Q0",
         ),
         ("first.res", b"1 Q0 \xff 0 1 t\n", "first.res, line 1: 'utf-8' codec can't decode byte 0xff"),
-        ("topics.tsv", "", "topics.tsv: no queries"),
+        ("topics.tsv", "", "first.res, line 1: expected qid Q0 docno rank score tag, the qid one of --topics"),
         ("topics.tsv", "1\tx\n2\n", "topics.tsv, line 2: expected 2 tab-separated columns, qid, query, found 1"),
         ("topics.tsv", "1\tx\n1\ty\n", "topics.tsv, line 2: the qid '1' is there twice"),
         ("docs.jsonl", "{}\n", "docs.jsonl, line 1: expected an object with docno and text, found {}"),

@@ -94,7 +94,7 @@ def test_links_stay_links(tmp_path):
         (lambda path: atomic_directory(path, overwrite=True, marker="x"), "folder", FileExistsError, "it holds no x;"),
         (
             lambda path: atomic_directory(path, overwrite=True, files={"b"}), "folder", FileExistsError,
-            "folder exists and is not replaced, since it also holds a, c, d and 1 more; name another path",
+            "folder exists and is not replaced, since it also holds a, c, d and more; name another path",
         ),
     ],
 )  # fmt: skip

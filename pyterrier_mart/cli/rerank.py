@@ -169,7 +169,7 @@ def read_topics(topics: str) -> dict[str, str]:
     """Returns the queries of a dataset or file by qid.
 
     Raises:
-        ValueError: If there are none, or they are malformed.
+        ValueError: If they are malformed.
     """
     if is_dataset(topics):
         frame = pt.get_dataset(topics).get_topics()
@@ -181,8 +181,6 @@ def read_topics(topics: str) -> dict[str, str]:
         if cells["qid"] in found:
             raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
         found[cells["qid"]] = cells["query"]
-    if not found:
-        raise ValueError(f"{topics}: no queries")
     return found
 
 
