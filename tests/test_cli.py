@@ -386,7 +386,7 @@ def test_convert_replaces_only_when_asked(run, fails, tmp_path, small):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nowhere", "out"], "no file or table 'nowhere'; bundled tables are ar-en, de-en,"),
+        (["nowhere", "out"], "no translation table at 'nowhere'"),
         (["t.tsv", "out"], "t.tsv does not say which languages it is for: pass --source and --target"),
         (["de-en", "out", "--from", "tsv", "-s", "de", "-t", "en"], "de-en: No such file or directory"),
         (["de-en", "t.out"], "cannot tell the format of 't.out' by its name"),

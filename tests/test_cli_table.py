@@ -171,9 +171,9 @@ def test_mix_by_filling(run, tables):
     [
         (["a.table"], "expected two tables or more, found only a.table"),
         (["a.table", "en-de"], "en-de translates en-de, and a.table de-en; expected tables of one direction"),
-        (["a.table", "nowhere"], "no file or table 'nowhere'; bundled tables are"),
-        (["a.table", "b.table", "--weights", "1"], "--weights '1': expected 2 positive numbers with commas between"),
-        (["a.table", "b.table", "--weights", "1,0"], "--weights '1,0': expected 2 positive numbers"),
+        (["a.table", "nowhere"], "no translation table at 'nowhere'"),
+        (["a.table", "b.table", "--weights", "1"], "weights must be 2 positive numbers, one for each table, not [1.0]"),
+        (["a.table", "b.table", "--weights", "1,0"], "weights must be 2 positive numbers"),
         (["a.table", "b.table", "--backfill", "--weights", "1,1"], "leave out --weights"),
         (["a.table", "b.table", "-o", "a.table"], "a.table exists; name another path or pass --overwrite"),
     ],

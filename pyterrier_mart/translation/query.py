@@ -114,7 +114,7 @@ class SMTQueryTranslator(pt.Transformer):
                 bag[target] = get(target, 0.0) + weight
         # Faster than a sort with a key function, which would be called for each of the many terms.
         ordered = sorted([(-weight, target) for target, weight in bag.items()])
-        terms = QueryTerms((target, -weight) for weight, target in ordered)
+        terms = QueryTerms({target: -weight for weight, target in ordered})
         terms.spec = self._spec
         return terms
 

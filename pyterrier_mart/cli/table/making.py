@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from enum import Enum
 from functools import reduce
 from pathlib import Path
@@ -195,14 +194,7 @@ def mix(
         raise ValueError(f"expected two tables or more, found only {tables[0]}")
     if backfill and weights is not None:
         raise ValueError("--backfill takes words as they are; leave out --weights, or mix in two steps")
-    shares = [1.0] * len(tables)
-    if weights is not None:
-        try:
-            shares = [float(part) for part in weights.split(",")]
-        except ValueError:
-            shares = []
-        if len(shares) != len(tables) or not all(0 < share < math.inf for share in shares):
-            raise ValueError(f"--weights {weights!r}: expected {len(tables)} positive numbers with commas between")
+    shares = None if weights is None else [float(part) for part in weights.split(",")]
     shared.check_output(output, overwrite, is_table=True)
     first, *others = shared.named_tables(tables).values()
     mixed = reduce(TranslationTable.backfill, others, first) if backfill else first.interpolate(*others, weights=shares)

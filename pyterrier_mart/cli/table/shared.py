@@ -45,9 +45,6 @@ def load(name: str, source: str | None = None, target: str | None = None) -> Tra
         FileNotFoundError: If there is no such table.
         ValueError: If it has another direction.
     """
-    if not name or not (Path(name).exists() or name in TranslationTable.bundled()):
-        bundled = ", ".join(TranslationTable.bundled())
-        raise FileNotFoundError(f"no file or table {name!r}; bundled tables are {bundled}")
     table = TranslationTable.load(name)
     given = [
         language_code(code) if code else known for code, known in zip((source, target), table.languages, strict=True)
