@@ -23,7 +23,8 @@ import pyterrier as pt
 from ir_measures import AP, P
 
 from pyterrier_mart.checks import check_choice, check_whole
-from pyterrier_mart.evaluation.folds import Fold, qids_of, shuffled, some, split
+from pyterrier_mart.datasets.columns import listed
+from pyterrier_mart.evaluation.folds import Fold, qids_of, shuffled, split
 from pyterrier_mart.evaluation.runs import as_run, read_run
 from pyterrier_mart.files import atomic_file
 
@@ -190,7 +191,9 @@ def cross_validate(
     qrels = qrels.assign(qid=qrels["qid"].astype(str), docno=qrels["docno"].astype(str))
     judged = rows_of(qrels, topics["qid"]).sort_values(["qid", "docno"], kind="stable", ignore_index=True)
     if not len(judged):
-        raise ValueError(f"qrels must be of the topics ({some(topics['qid'])}), not of {some(qrels['qid'].unique())}")
+        raise ValueError(
+            f"qrels must be of the topics ({listed(topics['qid'])}), not of {listed(qrels['qid'].unique())}"
+        )
     planned = [shortened(fold, judged, train_size, seed) for fold in split(topics, folds, seed=seed, groups=groups)]
     only = range(folds) if only is None else sorted(set(only))
     if not only or not set(only) <= set(range(folds)):

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from pyterrier_mart.checks import check_choice, check_whole
-from pyterrier_mart.datasets.columns import listed
+from pyterrier_mart.datasets.columns import checked_columns, listed
 from pyterrier_mart.datasets.corpus import MultilingualCorpus, normalised
 from pyterrier_mart.datasets.graded_pairs import PairCorpus
 
-__all__ = ["Fold", "LeakageError", "check_leakage", "kfold_by_group", "kfold_pairs", "qids_of", "shuffled", "some",
+__all__ = ["Fold", "LeakageError", "check_leakage", "kfold_by_group", "kfold_pairs", "qids_of", "shuffled",
            "split"]  # fmt: skip
 
 T = TypeVar("T")
@@ -79,15 +79,22 @@ def split(
         ValueError: If there are fewer than three folds or more folds than queries or groups, if a qid is missing or
             twice in the topics, or if a query has no group.
     """
+    check_whole("folds", folds, 3)
     qids = sorted(qids_of(topics))
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 3:
-        raise ValueError(f"folds={folds!r}: expected a whole number from 3 on, to train, validate and test on.")
+    if isinstance(groups, str):
+        check_choice("groups", groups, topics.columns)
+        series = pd.Series(topics[groups].array, index=topics["qid"].array)
+    else:
+        series = pd.Series(qids, index=qids) if groups is None else groups
+    group_of = {str(qid): str(group) for qid, group in series.dropna().items()}
+    if without := [qid for qid in qids if qid not in group_of]:
+        raise ValueError(f"groups must have a group for every qid; there is none for {listed(without)}")
     units: dict[str, list[str]] = {}
-    for qid, group in zip(qids, _groups(topics, qids, groups), strict=True):
-        units.setdefault(group, []).append(qid)
+    for qid in qids:
+        units.setdefault(group_of[qid], []).append(qid)
     if folds > len(units):
         what = "queries" if groups is None else "groups"
-        raise ValueError(f"folds={folds}: expected no more folds than {what} in the topics, which are {len(units)}.")
+        raise ValueError(f"folds must be no more folds than {what} in the topics, {len(units)}, not {folds}")
     parts: list[list[str]] = [[] for _ in range(folds)]
     for unit in sorted(shuffled(units, seed), key=lambda unit: -len(units[unit])):  # keeps the order of equal sizes
         min(parts, key=len).extend(units[unit])
@@ -109,43 +116,12 @@ def qids_of(topics: pd.DataFrame) -> list[str]:
     Raises:
         ValueError: If there is no ``qid`` column, or if a qid is missing or there twice.
     """
-    if "qid" not in topics.columns:
-        raise ValueError(f"topics: expected a column 'qid', found {list(topics.columns)}.")
-    if topics["qid"].isna().any():
-        raise ValueError(f"topics: expected a qid in every row, {int(topics['qid'].isna().sum())} have none.")
-    qids = topics["qid"].astype(str)
-    if qids.duplicated().any():
-        twice = qids[qids.duplicated()].unique()
-        raise ValueError(f"topics: expected every qid once, found {some(twice)} more than once.")
-    return list(qids)
+    return list(checked_columns("topics", topics, ["qid"], [])["qid"])
 
 
 def shuffled(values: Iterable[str], seed: int, purpose: str = "") -> list[str]:
     """Returns values in an order that the seed gives: the same on every machine, however they came."""
     return sorted(values, key=lambda value: (hashlib.sha256(f"{seed}\t{purpose}\t{value}".encode()).digest(), value))
-
-
-def _groups(topics: pd.DataFrame, qids: list[str], groups: pd.Series | str | None) -> list[str]:
-    """Returns the group of each of the qids, written as text."""
-    if groups is None:
-        return qids
-    if isinstance(groups, str):
-        if groups not in topics.columns:
-            raise ValueError(f"groups={groups!r}: expected a column of the topics, found {list(topics.columns)}.")
-        series = pd.Series(topics[groups].array, index=topics["qid"].array)
-    else:
-        series = groups
-    found = {str(qid): group for qid, group in series.items() if not pd.isna(group)}
-    without = [qid for qid in qids if qid not in found]
-    if without:
-        raise ValueError(f"groups: expected a group for every qid, in a series by qid, found none for {some(without)}.")
-    return [str(found[qid]) for qid in qids]
-
-
-def some(values: Iterable[str], limit: int = 3) -> str:
-    """Returns some of the values, to name them in a message."""
-    values = list(values)
-    return ", ".join(map(repr, values[:limit])) + (f" and {len(values) - limit} more" if len(values) > limit else "")
 
 
 # ------------------------------------------------------------------------------------------------------------- corpora

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,20 +13,9 @@ import numpy.typing as npt
 from pyterrier_mart.checks import check_choice
 
 __all__ = [
-    "PAIR_TRANSFER_MODES",
-    "SPLITS",
-    "TRANSFER_MODES",
-    "AlignmentError",
-    "Arrangement",
-    "MetaTask",
-    "PairSet",
-    "Row",
-    "TaskSet",
-    "TransferPath",
-    "TripletSet",
-    "parse_arrangements",
-    "transfer_paths",
-]
+    "PAIR_TRANSFER_MODES", "SPLITS", "TRANSFER_MODES", "AlignmentError", "Arrangement", "MetaTask", "PairSet", "Row",
+    "TaskSet", "TransferPath", "TripletSet", "parse_arrangements", "transfer_paths",
+]  # fmt: skip
 
 SPLITS = ("train", "valid", "test")
 
@@ -87,41 +75,31 @@ _MONO_MONO = "el_el-ar_ar|hi_hi-de_de"
 _MONO_BI = "el_el-el_ar|hi_hi-hi_de"
 _MONO_MULTI = "el_el-el_ar,el|hi_hi-hi_de,hi"
 _BI_MULTI = "el_ar-el_ar,el|hi_de-hi_de,hi"
-_PAIRS_MONO, _PAIRS_BI = ("en_en", "ar_ar", "es_es"), ("ar_en", "es_en", "tr_en")
-
-
-def _in_all_splits(modes: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    return {name: MappingProxyType(dict.fromkeys(SPLITS, spec)) for name, spec in modes.items()}
-
-
+_MODES = {
+    "mono-mono": _MONO_MONO,
+    "mono-bi": _MONO_BI,
+    "mono-multi": _MONO_MULTI,
+    "bi-multi": _BI_MULTI,
+    "mixt": "|".join((_MONO_MONO, _MONO_BI, _MONO_MULTI, _BI_MULTI)),
+    "mono-bi-multi": "el_el-el_ar-el_ar,el,hi|hi_hi-hi_de-hi_ar,de,hi",
+}
 #: The transfer modes of the MAML-Align paper (Table 4) in training, validation and testing. ``trans`` transfers in
 #: another way in each.
-TRANSFER_MODES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        **_in_all_splits(
-            {
-                "mono-mono": _MONO_MONO,
-                "mono-bi": _MONO_BI,
-                "mono-multi": _MONO_MULTI,
-                "bi-multi": _BI_MULTI,
-                "mixt": "|".join((_MONO_MONO, _MONO_BI, _MONO_MULTI, _BI_MULTI)),
-                "mono-bi-multi": "el_el-el_ar-el_ar,el,hi|hi_hi-hi_de-hi_ar,de,hi",
-            }
-        ),
-        "trans": MappingProxyType({"train": _MONO_BI, "valid": _BI_MULTI, "test": _MONO_MULTI}),
-    }
-)
+TRANSFER_MODES: Mapping[str, Mapping[str, str]] = {
+    **{name: dict.fromkeys(SPLITS, spec) for name, spec in _MODES.items()},
+    "trans": {"train": _MONO_BI, "valid": _BI_MULTI, "test": _MONO_MULTI},
+}
+_PAIRS_MONO, _PAIRS_BI = ("en_en", "ar_ar", "es_es"), ("ar_en", "es_en", "tr_en")
+_PAIR_MODES = {
+    "mono-mono": "|".join(f"{a}-{b}" for a in _PAIRS_MONO for b in _PAIRS_MONO if a != b),
+    "mono-bi": "|".join(f"{a}-{b}" for a in _PAIRS_MONO for b in _PAIRS_BI),
+    "mono-bi-multi": "en_en-ar_en-en_ar,en,es",
+}
 #: Transfer modes of graded pairs; ``ar_en`` are pairs of an Arabic and an English sentence, in either order. The third
 #: has, of the paper's three paths, the one that needs no machine translation.
-PAIR_TRANSFER_MODES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    _in_all_splits(
-        {
-            "mono-mono": "|".join(f"{a}-{b}" for a in _PAIRS_MONO for b in _PAIRS_MONO if a != b),
-            "mono-bi": "|".join(f"{a}-{b}" for a in _PAIRS_MONO for b in _PAIRS_BI),
-            "mono-bi-multi": "en_en-ar_en-en_ar,en,es",
-        }
-    )
-)
+PAIR_TRANSFER_MODES: Mapping[str, Mapping[str, str]] = {
+    name: dict.fromkeys(SPLITS, spec) for name, spec in _PAIR_MODES.items()
+}
 
 
 def transfer_paths(
