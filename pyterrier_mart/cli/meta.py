@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -13,13 +14,12 @@ import pandas as pd
 import pyterrier as pt
 import typer
 
-from pyterrier_mart import __version__
 from pyterrier_mart.artifact import META
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.cli.console import arrow, errors, out
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
-from pyterrier_mart.meta.tasks import SPLITS, TRANSFER_MODES, TripletSet
+from pyterrier_mart.meta.tasks import TRANSFER_MODES, TripletSet
 
 if TYPE_CHECKING:
     from pyterrier_mart.evaluation.folds import Fold
@@ -51,9 +51,11 @@ Data = Annotated[
 ]
 Langs = Annotated[str | None, typer.Option(help="Only these. [default: all; of xquad-r ar,de,el,hi,ru,th,tr]")]
 FoldIndex = Annotated[
-    int | None, typer.Option(help="Which fifth of the articles or groups tests. [default: 0 of xquad-r, else no split]")
+    int | None,
+    typer.Option(
+        min=0, max=4, help="Which fifth of the groups is the test part. [default: 0 of xquad-r, else no split]"
+    ),
 ]
-Split = Annotated[str, typer.Option(help=f"Which part of the fold: {', '.join(SPLITS)}.")]
 Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(_PRESETS)}.")]
 Config = Annotated[Path | None, typer.Option(help="Settings as a JSON object, in place of --preset.")]
 Settings = Annotated[
@@ -106,8 +108,6 @@ def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
         corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data))
     if fold is None:
         return Fold(0, corpus, None, corpus, 0)
-    if fold not in range(5):
-        raise ValueError(f"fold must be from 0 to 4, not {fold}")
     return next(part for part in kfold_by_group(corpus) if part.index == fold)
 
 
@@ -161,22 +161,20 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="What meta train saved, or an encoder as it is: e5-small, a directory.")],
     data: Data = "xquad-r",
     fold: FoldIndex = None,
-    split: Split = "test",
     centre: Annotated[
         bool, typer.Option("--centre", help="Subtract the mean vector of each language, learned from training texts.")
     ] = False,
-    k: Annotated[int, typer.Option(help="Depth of the rankings, in AP@k and language bias.", min=1)] = 20,
     langs: Langs = None,
     device: Device = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers to this file.")] = None,
     run_file: Annotated[
-        Path | None, typer.Option("--run", help="Write the k best over all languages as a TREC run, .gz for gzipped.")
+        Path | None, typer.Option("--run", help="Write the 20 best over all languages as a TREC run, .gz for gzipped.")
     ] = None,
 ) -> None:
     """Measure a model: AP@20 in one, across two and over all languages, and its bias to the query's language.
 
     mono: documents in the query's language; bi: in one other language, mean over all pairs; multi: in all languages
-    at once.
+    at once. bias: percent of the 20 best documents of all languages that are in the query's; pool: of all documents.
     """
     from pyterrier_mart.dense.centring import LanguageCentering
     from pyterrier_mart.evaluation import lareqa
@@ -184,35 +182,25 @@ def evaluate(
 
     saved = (Path(model) / META).exists()
     dense = MetaSBERTRetriever.load(model, device=device) if saved else MetaSBERTRetriever(model, device=device)
-    check_choice("split", split, SPLITS)
     parts = read_fold(data, langs, fold)
-    corpus = getattr(parts, split)
-    _say(f"{corpus!r}{', centred' if centre else ''}")
+    corpus = parts.test
+    _say(f"AP@20 x100{', centred' if centre else ''}: {corpus!r}")
     post = LanguageCentering.fit_corpus(dense, parts.train, sample=_SAMPLE) if centre else None
     vectors: lareqa.Vectors = {}
-    frame = lareqa.lareqa_evaluate(dense, corpus, k=k, post=post, vectors=vectors)
-    run = lareqa.lareqa_run(dense, corpus, k, post=post, vectors=vectors)
-    bias = lareqa.language_bias(run, corpus, k).set_index("query_lang").add_prefix("bias_")
+    frame = lareqa.lareqa_evaluate(dense, corpus, post=post, vectors=vectors)
+    run = lareqa.lareqa_run(dense, corpus, post=post, vectors=vectors)
+    bias = lareqa.language_bias(run, corpus).set_index("query_lang").add_prefix("bias_")
     rows, means = lareqa.by_language(frame).join(bias), lareqa.summarise(frame)
     if run_file is not None:
         pt.io.write_results(run, str(run_file), run_name="mart")
     if json_file is not None:
-        found = {
-            "model": model, "data": data, "pyterrier-mart": __version__, "fold": parts.index, "split": split, "k": k,
-            "centred": centre, "queries": len(corpus.topics), "documents": len(corpus.docs), "mean": means,
-            "languages": json.loads(rows.to_json(orient="index", double_precision=15)),
-        }  # fmt: skip
+        languages = json.loads(rows.to_json(orient="index", double_precision=15))
+        found = {"model": model, "fold": parts.index, "centred": centre, "mean": means, "languages": languages}
         with atomic_file(json_file) as tmp:
             tmp.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shown = pd.concat([rows, pd.DataFrame({**rows.mean(), **means}, index=["mean"])])
     shown = shown.assign(bias=100 * shown.pop("bias_share"), pool=100 * shown.pop("bias_pool_share"))
     out.print(shown.to_string(float_format="{:.1f}".format, na_rep=""), markup=False, soft_wrap=True)
-    out.print(
-        f"AP@{k} x100 for {len(corpus.topics)} queries and {len(corpus.docs)} documents, {split} part of fold "
-        f"{parts.index}{', centred' if centre else ''}; bias: percent of the first {k} in the language of the query, "
-        "pool: of all documents",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
 
 
 @app.command()
@@ -236,9 +224,9 @@ def tasks(
     needed = made.negatives != "random" or made.query_sampling == "similar"
     source = TextEncoder(load_sentence_transformer(encoder), made.max_length) if needed else None
     sampler = TripletTaskSampler(read_fold(data, langs, fold).train, made, "train", source)
-    for i in range(number):
-        task, path = sampler[i], sampler.paths[i % len(sampler.paths)]
-        lines = [f"task {i}: {f' {arrow()} '.join(map(str, path))}"]
+    for task in itertools.islice(sampler, number):
+        path = sampler.paths[task.index % len(sampler.paths)]
+        lines = [f"task {task.index}: {f' {arrow()} '.join(map(str, path))}"]
         for name, arrangement, of in zip(("support", "query", "second query"), path, task.sets, strict=False):
             assert isinstance(of, TripletSet)
             lines.append(f"{name} set {arrangement}")

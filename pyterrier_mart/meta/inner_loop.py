@@ -17,8 +17,6 @@ from pyterrier_mart.meta.tasks import PairSet, TaskSet
 
 __all__ = ["InnerStats", "PreparedSet", "PreparedTexts", "adapt_copy", "inner_loop"]
 
-_TOKENS_ON_CPU = 1024  # of a batch, with padding; more is not faster there
-
 
 class PreparedTexts:
     """Tokenised texts; each distinct text is there once, in batches of like length.
@@ -30,18 +28,9 @@ class PreparedTexts:
     """
 
     def __init__(self, encoder: TextEncoder, texts: Sequence[str], side: Side):
-        distinct = sorted(set(texts), key=lambda text: (-len(text), text))
-        place = {text: i for i, text in enumerate(distinct)}
-        self.order = torch.tensor([place[text] for text in texts], device=encoder.device)
-        self.batches = []
-        longest = encoder.max_length[0 if side == "query" else 1]
-        start = 0
-        while start < len(distinct):
-            size = len(distinct)
-            if encoder.device.type == "cpu":
-                size = max(1, _TOKENS_ON_CPU // min(longest, max(8, len(distinct[start]) // 3)))  # roughly
-            self.batches.append(encoder.features(distinct[start : start + size], side))
-            start += size
+        batches, places = encoder.batches(texts, side)
+        self.batches = [encoder.features(batch, side) for batch in batches]
+        self.order = torch.tensor(places, device=encoder.device)
 
     def embed(self, fast: FastWeights) -> Tensor:
         """Returns the vectors of all texts at the adapted weights."""

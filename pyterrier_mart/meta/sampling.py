@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pyterrier_mart.datasets.corpus import EmptyLanguageError, MultilingualCorpus, normalised
 from pyterrier_mart.datasets.graded_pairs import PairCorpus
-from pyterrier_mart.dense.encoder import TextEncoder, model_fingerprint
+from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.negatives import NegativeMiner
 from pyterrier_mart.meta.tasks import (
@@ -140,7 +140,7 @@ class TripletTaskSampler(TaskSampler):
         if config.negative_lang == "query":
             doc_langs |= query_langs
         self.miner = NegativeMiner(corpus, config, used, query_langs, doc_langs)
-        self._encoder_key = None if used is None else [model_fingerprint(used.model), *used.max_length]
+        self._encoder_key = None if used is None else used.fingerprint
 
         topics = corpus.topics
         self._qids: list[str] = topics["qid"].tolist()
