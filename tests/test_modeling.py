@@ -143,28 +143,11 @@ def test_translation_heads_of_zeros_change_nothing(kind, path):
     torch.testing.assert_close(model(**batch).scores, plain(kind, path, batch, model), rtol=0, atol=1e-6)
 
 
-@torch.no_grad()
-def test_translation_matters_in_mat_layers_only(kind, path):
-    batch = inputs(kind)
-    none = {**batch, "translation": None}
-    model = MartForRanking.from_encoder(path, (1, 2))
-    assert (model(**batch).scores - model(**none).scores).abs().min() > 1e-4
-    model = MartForRanking.from_encoder(path, ())
-    assert torch.equal(model(**batch).scores, model(**none).scores)
-
-
 # ------------------------------------------------------------------------------------------------------- MAT layers
 
 
 def parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_number_of_parameters(path):
-    d = 32
-    counts = [parameters(MartForRanking.from_encoder(path, layers)) for layers in ((), (1,), (1, 2), (0, 1, 2, 3))]
-    assert [n - counts[0] for n in counts] == [0, 2 * d * d + 4 * d, 2 * (2 * d * d + 4 * d), 4 * (2 * d * d + 4 * d)]
-    assert parameters(TranslationHead(768, 1e-12, 0.1, "identity")) == 2 * 768**2 + 4 * 768 == 1_182_720
 
 
 def layer_by_hand(layer, h, mask, matrix, heads=4):
@@ -431,14 +414,6 @@ def test_the_state_of_random_generators_is_not_changed(path, monkeypatch):
     before = torch.get_rng_state()
     MartForRanking.from_encoder(path, pooling="pooler", translation_init="random")
     assert torch.equal(torch.get_rng_state(), before) and not seeded
-
-
-def test_the_weights_are_the_encoders(kind, path):
-    model = MartForRanking.from_encoder(path)
-    original = KINDS[kind][1].from_pretrained(path, add_pooling_layer=False).state_dict()
-    found = model.mart.encoder.state_dict()
-    assert {name for name in found if ".translation." not in name} == set(original)
-    assert all(torch.equal(found[name], weight) for name, weight in original.items())
 
 
 def test_nothing_is_printed_on_loading(path, capfd):

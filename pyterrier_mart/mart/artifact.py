@@ -66,7 +66,8 @@ def save(
         tokenizer.save_pretrained(tmp)
         if table is not None:
             table.save(tmp / "table")
-        kind = {**_KIND, "package_hint": "pyterrier-mart"}
+        languages = list(table.languages) if table is not None else None
+        kind = {**_KIND, "package_hint": "pyterrier-mart", "languages": languages}
         (tmp / META).write_bytes(meta_bytes({**kind, **meta, "weights": weights_digest(net)}))
 
 

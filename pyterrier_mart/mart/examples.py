@@ -14,10 +14,11 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.mart.options import TrainingOptions
+from pyterrier_mart.text import specs_of
 
 __all__ = [
-    "MEASURE", "Example", "average_precision", "examples", "fingerprint", "judgments", "results_with_texts",
-    "text_source", "validation_set",
+    "MEASURE", "Example", "average_precision", "check_language", "examples", "fingerprint", "judgments",
+    "results_with_texts", "text_source", "validation_set",
 ]  # fmt: skip
 
 #: What validation measures.
@@ -33,15 +34,35 @@ class Example:
     negatives: tuple[str, ...]
 
 
-def results_with_texts(frame: pd.DataFrame, name: str, text_field: str) -> pd.DataFrame:
+def check_language(frame: pd.DataFrame, name: str, target: str | None) -> None:
+    """Refuses documents found with words of another language than the table's, which would not be linked.
+
+    Args:
+        frame: The documents.
+        name: What messages call it.
+        target: The language that the table translates to; None: no words are linked.
+
+    Raises:
+        ValueError: If the queries were translated to another language.
+    """
+    specs = specs_of(frame["query_toks"]) if target is not None and "query_toks" in frame else []
+    if others := [spec["lang"] for spec in specs if spec["lang"] != target]:
+        raise ValueError(
+            f"the queries of {name} were translated to {others[0]!r} (query_toks), but the re-ranker's table is for "
+            f"documents in {target!r}"
+        )
+
+
+def results_with_texts(frame: pd.DataFrame, name: str, text_field: str, target: str | None = None) -> pd.DataFrame:
     """Returns a first stage's results with identifiers that are text.
 
     Raises:
-        ValueError: If the argument of this name is no frame of results with texts, or empty.
+        ValueError: If the argument of this name is no frame of results with texts, empty, or of another language.
     """
     _check_columns(frame, name, ("qid", "query", "docno", text_field))
     if frame.empty:
         raise ValueError(f"{name} is empty: the first stage found nothing, or there are no topics")
+    check_language(frame, name, target)
     return _with_text_identifiers(frame)
 
 
@@ -166,14 +187,35 @@ def examples(
 
 
 def validation_set(
-    results: pd.DataFrame, qrels: pd.DataFrame, options: TrainingOptions
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns the results and judgments that validation uses."""
-    qids = np.unique(results["qid"].astype(str))
+    results: pd.DataFrame | None, qrels: pd.DataFrame | None, text_field: str, target: str | None,
+    options: TrainingOptions,
+) -> tuple[pd.DataFrame, pd.DataFrame] | None:  # fmt: skip
+    """Returns the results and judgments that validation uses, of the arguments ``topics_or_res_va`` and ``qrels_va``.
+
+    Without results there are none, with a warning if the frame is empty.
+
+    Raises:
+        ValueError: If judgments are missing, no document is relevant, or a frame is not what it should be.
+    """
+    if results is None or options.validation_queries == 0:
+        return None
+    if results.empty:
+        warnings.warn(
+            f"there are no results for validation queries: training runs for all {options.epochs} epochs", stacklevel=3
+        )
+        return None
+    if qrels is None:
+        raise ValueError("qrels_va is missing: validation results need judgments")
+    results = results_with_texts(results, "topics_or_res_va", text_field, target)
+    qids = np.unique(results["qid"])
     if options.validation_queries is not None and options.validation_queries < len(qids):
         qids = np.random.default_rng(options.seed).choice(qids, options.validation_queries, replace=False)
     results = in_order(results[results["qid"].isin(qids)]).groupby("qid", sort=False).head(options.validation_depth)
-    return results, qrels[qrels["qid"].isin(qids)]
+    qrels = judgments(qrels, "qrels_va")
+    qrels = qrels[qrels["qid"].isin(qids)]
+    if not (qrels["label"] > 0).any():
+        raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
+    return results, qrels
 
 
 def in_order(results: pd.DataFrame) -> pd.DataFrame:

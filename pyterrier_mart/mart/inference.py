@@ -19,7 +19,7 @@ from pyterrier_mart.devices import quiet
 from pyterrier_mart.mart.encoding import Pair, PairEncoder, check_tokenizer
 from pyterrier_mart.mart.modeling import MartForRanking
 
-__all__ = ["LoadedModel", "Scorer", "load_tokenizer"]
+__all__ = ["LoadedModel", "Scorer"]
 
 _ROWS = 4096  # encoded and sorted by length at a time: what is in memory does not grow with the rows
 _TOKENS = {"cpu": 1024}  # of a batch: more do not fit into the caches
@@ -34,6 +34,24 @@ class LoadedModel:
     net: MartForRanking
     tokenizer: Any
 
+    @classmethod
+    def new(
+        cls, model: str | os.PathLike[str], mat_layers: tuple[int, ...], pooling: str, translation_init: str, seed: int
+    ) -> LoadedModel:
+        """Builds on a pretrained encoder, see :meth:`MartForRanking.from_encoder`.
+
+        Raises:
+            ValueError: If the encoder is of another kind, or its tokenizer not a fast one.
+            OSError: If there is no such encoder.
+        """
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(encoders.resolve(model))
+        check_tokenizer(tokenizer)
+        net = MartForRanking.from_encoder(
+            model, mat_layers, pooling=pooling, translation_init=translation_init, seed=seed
+        )
+        return cls((os.fspath(model), mat_layers, pooling, translation_init, seed), net, tokenizer)
+
     @property
     def longest(self) -> int:
         """Maximum number of tokens that the encoder takes."""
@@ -41,19 +59,6 @@ class LoadedModel:
         # RoBERTa's positions begin after the padding token's number.
         lost = (config.pad_token_id or 0) + 1 if config.model_type != "bert" else 0
         return int(min(config.max_position_embeddings - lost, self.tokenizer.model_max_length))
-
-
-def load_tokenizer(model: str | os.PathLike[str]) -> Any:
-    """Returns the tokenizer of an encoder.
-
-    Raises:
-        ValueError: If it is not a fast one.
-        OSError: If there is no such encoder.
-    """
-    with quiet():
-        tokenizer = AutoTokenizer.from_pretrained(encoders.resolve(model))
-    check_tokenizer(tokenizer)
-    return tokenizer
 
 
 class Scorer:

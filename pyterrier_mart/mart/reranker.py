@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from pyterrier_mart.mart import examples as data
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
 from pyterrier_mart.mart.explanation import Explanation, explain
-from pyterrier_mart.mart.inference import LoadedModel, Scorer, load_tokenizer
+from pyterrier_mart.mart.inference import LoadedModel, Scorer
 from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.mart.training import train
-from pyterrier_mart.text import specs_of
 from pyterrier_mart.translation import TranslationTable
 
 __all__ = ["DEFAULT_ENCODER", "MARTReRanker"]
@@ -132,25 +130,13 @@ class MARTReRanker(pt.Estimator):
         text_field: str = "text",
         verbose: bool = False,
     ):
-        if isinstance(table, str):
-            table = TranslationTable.load(table)
         if table is None and mat_layers and not placebo:
             raise ValueError(
                 "table is missing: name one, such as 'de-en', or ask for a baseline without translations "
                 "(mat_layers=() or placebo=True)"
             )
-        if table is not None and not isinstance(table, TranslationTable):
-            raise ValueError(f"table must be a TranslationTable or the name of one, not {table!r}")
-        for name, flag in (("placebo", placebo), ("identity_matches", identity_matches), ("relate", relate),
-                           ("stop", stop)):  # fmt: skip
-            check_flag(name, flag)
-        for name, number in (("max_length", max_length), ("document_tokens", document_tokens)):
-            check_whole(name, number)
-        for name, limit in (("top_k", top_k), ("batch_tokens", batch_tokens)):
-            check_whole(name, limit, optional=True)
-        check_number("threshold", threshold, 0, 1)
-        check_choice("dtype", dtype, DTYPES)
-        self.model, self.table = model, table
+        self.model = model
+        self.table = table if table is None or isinstance(table, TranslationTable) else TranslationTable.load(table)
         self.mat_layers = tuple(mat_layers)
         self.placebo, self.pooling, self.translation_init = placebo, pooling, translation_init
         self.max_length, self.document_tokens = max_length, document_tokens
@@ -159,6 +145,12 @@ class MARTReRanker(pt.Estimator):
         self.training, self.positives_text = training, positives_text
         self.dtype, self.device, self.batch_tokens = dtype, device, batch_tokens
         self.text_field, self.verbose = text_field, verbose
+        for name in ("placebo", "identity_matches", "relate", "stop"):
+            check_flag(name, getattr(self, name))
+        for name in ("max_length", "document_tokens", "top_k", "batch_tokens"):
+            check_whole(name, getattr(self, name), optional=name in ("top_k", "batch_tokens"))
+        check_number("threshold", threshold, 0, 1)
+        check_choice("dtype", dtype, DTYPES)
         self.history: list[dict[str, Any]] | None = None
         self.weights: str | None = None  # a fingerprint, once they are not those that the encoder's name stands for
         self._loaded: LoadedModel | None = None
@@ -172,22 +164,11 @@ class MARTReRanker(pt.Estimator):
         out = inp.drop(columns=["score", "rank"], errors="ignore")
         if out.empty:
             return pt.model.add_ranks(out.assign(score=pd.Series(dtype="float64", index=out.index)))
-        self._check_language(inp, "the frame")
+        data.check_language(inp, "the frame", self._target)
         queries, documents = texts_of(out, "query"), texts_of(out, self.text_field)
         with pt.tqdm(total=len(out), desc="MART", unit="d", disable=not self.verbose) as bar:
             scores = self.scorer().score(queries, documents, bar.update)
         return pt.model.add_ranks(out.assign(score=scores))
-
-    def _check_language(self, frame: pd.DataFrame, name: str) -> None:
-        """Refuses documents found with words of another language than the table's: nothing would be linked."""
-        if self.table is None or not self._links or "query_toks" not in frame:
-            return
-        target = self.table.languages[1]
-        if others := [spec["lang"] for spec in specs_of(frame["query_toks"]) if spec["lang"] != target]:
-            raise ValueError(
-                f"the queries of {name} were translated to {others[0]!r} (query_toks), but the re-ranker's "
-                f"{'-'.join(self.table.languages)} table is for documents in {target!r}"
-            )
 
     def load_model(self) -> MartForRanking:
         """Loads the model now, so that the time of the first query does not contain it, and returns it.
@@ -210,27 +191,19 @@ class MARTReRanker(pt.Estimator):
     def loaded(self) -> LoadedModel:
         """Returns the model: the trained one, or one with the encoder's weights for the present settings."""
         if self._loaded is None or (self.weights is None and self._loaded.architecture != self._architecture()):
-            self._loaded = self._new()
+            self._loaded = LoadedModel.new(self.model, *self._architecture()[1:])
         return self._loaded
 
-    def _architecture(self) -> tuple[object, ...]:
+    def _architecture(self) -> tuple[Any, ...]:
         return os.fspath(self.model), tuple(self.mat_layers), self.pooling, self.translation_init, self._options.seed
 
     @property
     def _options(self) -> TrainingOptions:
         return self.training or TrainingOptions()
 
-    def _new(self) -> LoadedModel:
-        tokenizer = load_tokenizer(self.model)
-        net = MartForRanking.from_encoder(
-            self.model, self.mat_layers, pooling=self.pooling, translation_init=self.translation_init,
-            seed=self._options.seed,
-        )  # fmt: skip
-        return LoadedModel(self._architecture(), net, tokenizer)
-
     def pair_encoder(self, loaded: LoadedModel) -> PairEncoder:
         """Returns what makes batches for a model, as the settings say, with nothing remembered."""
-        linker = self.linker(self.table) if self.table is not None and self._links else None
+        linker = self.linker(self.table) if self.table is not None and self._target is not None else None
         return PairEncoder(loaded.tokenizer, linker, min(self.max_length, loaded.longest), self.document_tokens)
 
     def _scorer(self, net: MartForRanking, encoder: PairEncoder) -> Scorer:
@@ -238,9 +211,10 @@ class MARTReRanker(pt.Estimator):
         return Scorer(net, encoder, device, resolve_dtype(self.dtype, device), self.batch_tokens)
 
     @property
-    def _links(self) -> bool:
-        """Whether the model sees translations."""
-        return self.table is not None and not self.placebo and len(self.mat_layers) > 0
+    def _target(self) -> str | None:
+        """The language of documents that the table links to; None if the model sees no translations."""
+        linked = self.table is not None and not self.placebo and len(self.mat_layers) > 0
+        return self.table.languages[1] if self.table is not None and linked else None
 
     def linker(self, table: TranslationTable) -> WordLinker:
         """Returns what finds words and their translations in a table, as the settings say."""
@@ -273,33 +247,23 @@ class MARTReRanker(pt.Estimator):
             ValueError: If there is nothing to learn from, columns are missing, or weights are no longer finite.
         """
         options = self._options
-        results = self._results(topics_or_res_tr, "topics_or_res_tr")
-        judged = data.judgments(qrels_tr, "qrels_tr")
-        loader = data.text_source(self.positives_text, self.text_field)
-        examples = data.examples(results, judged, self.text_field, options.negative_depth, loader)
-        loaded = self._new()  # what was trained before stays until this training is finished
+        results = data.results_with_texts(topics_or_res_tr, "topics_or_res_tr", self.text_field, self._target)
+        qrels, loader = data.judgments(qrels_tr, "qrels_tr"), data.text_source(self.positives_text, self.text_field)
+        examples = data.examples(results, qrels, self.text_field, options.negative_depth, loader)
+        # What was trained before stays until this training is finished.
+        loaded = LoadedModel.new(self.model, *self._architecture()[1:])
         encoder = self.pair_encoder(loaded)
         validate: Callable[[MartForRanking], float] | None = None
         frames: list[pd.DataFrame] = []
-        if topics_or_res_va is not None and topics_or_res_va.empty:
-            warnings.warn(
-                f"there are no results for validation queries: training runs for all {options.epochs} epochs",
-                stacklevel=2,
-            )
-        elif topics_or_res_va is not None and options.validation_queries != 0:
-            if qrels_va is None:
-                raise ValueError("qrels_va is missing: validation results need judgments")
-            valid, valid_qrels = data.validation_set(
-                self._results(topics_or_res_va, "topics_or_res_va"), data.judgments(qrels_va, "qrels_va"), options
-            )
-            if not (valid_qrels["label"] > 0).any():
-                raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
-            queries, documents = texts_of(valid, "query"), texts_of(valid, self.text_field)
-            frames = [valid.rename(columns={self.text_field: "text"}), valid_qrels]
+        valid = data.validation_set(topics_or_res_va, qrels_va, self.text_field, self._target, options)
+        if valid is not None:
+            ranked, relevant = valid
+            queries, documents = texts_of(ranked, "query"), texts_of(ranked, self.text_field)
+            frames = [ranked.rename(columns={self.text_field: "text"}), relevant]
 
             def validate(net: MartForRanking) -> float:
                 scores = self._scorer(net, encoder).score(queries, documents)
-                return data.average_precision(valid.assign(score=scores), valid_qrels)
+                return data.average_precision(ranked.assign(score=scores), relevant)
 
         content = weights_digest(loaded.net), data.fingerprint(examples, *frames)
         key = repr((self._architecture(), self.settings(), *content))
@@ -310,11 +274,6 @@ class MARTReRanker(pt.Estimator):
         )  # fmt: skip
         self._trained(loaded)
         return self
-
-    def _results(self, frame: pd.DataFrame, name: str) -> pd.DataFrame:
-        results = data.results_with_texts(frame, name, self.text_field)
-        self._check_language(frame, name)
-        return results
 
     def _trained(self, loaded: LoadedModel) -> None:
         loaded.net.eval().requires_grad_(False)
@@ -336,10 +295,8 @@ class MARTReRanker(pt.Estimator):
         loaded = self.loaded()
         meta = {
             "encoder": os.fspath(self.model),
-            "languages": list(self.table.languages) if self.table is not None else None,
             "settings": self.settings(),
             "training": self._options.as_json(),
-            "trained": self.weights is not None,
             "history": self.history,
         }
         artifact.save(path, loaded.net, loaded.tokenizer, self.table, meta, overwrite=overwrite)
@@ -387,11 +344,6 @@ class MARTReRanker(pt.Estimator):
     def explain(self, query: str, text: str) -> Explanation:
         """Shows what a score is made of: linked words, and the score of each passage.
 
-        Example::
-
-            >>> rank.explain("Wo liegt die Katze?", "The cat lies on the sofa.")
-            Explanation of 'Wo liegt die Katze?' and 'The cat lies on the sofa.': score 0.6041, 1 passage, 2 links (...)
-
         Args:
             query: A query in the source language.
             text: The text of a document in the target language.
@@ -403,7 +355,7 @@ class MARTReRanker(pt.Estimator):
         # Saving and loading a model that was not trained gives it weights of its own, but no history.
         if self.weights is None or self.history is None:
             notes.append("the model has not been trained: its scores mean nothing yet")
-        if not self._links:
+        if self._target is None:
             reason = "placebo" if len(self.mat_layers) else "no MAT layers"
             notes.append(f"the model sees no translations ({reason}), so there are no links")
         return explain(self.scorer(), query, text, self.table.languages if self.table is not None else None, notes)
@@ -445,8 +397,4 @@ class MARTReRanker(pt.Estimator):
         return f"MARTReRanker({os.fspath(self.model)!r}, {self.table!r}{changed}{training}{weights})"
 
 
-_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(MARTReRanker.__init__).parameters.items()
-    if name != "self"
-}
+_DEFAULTS = {name: given.default for name, given in inspect.signature(MARTReRanker).parameters.items()}
