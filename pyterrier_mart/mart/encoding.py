@@ -6,7 +6,6 @@ Training and inference both use :class:`PairEncoder`, so that a model is trained
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.attention import QueryLinks, TranslationAttention, WordLinker, Words, attention, link
 
 __all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder", "check_tokenizer", "without_surrogates"]
@@ -205,10 +205,7 @@ class PairEncoder:
         most = self.query_tokens
         for text, (ids, starts, ends) in zip(texts, self.tokens(texts, most + 1), strict=True):
             if len(ids) > most:
-                warnings.warn(
-                    f"a query of more than {most} tokens is cut, to leave room for the document: {text[:60]!r}...",
-                    stacklevel=2,
-                )
+                warn(f"a query of more than {most} tokens is cut, to leave room for the document: {text[:60]!r}...")
             ids, starts, ends = ids[:most], starts[:most], ends[:most]
             words, links = self.linker.query(text) if self.linker is not None else (_NO_WORDS, _NO_LINKS)
             yield EncodedText(ids, starts, ends, word_of_each(starts, ends, words), words, links)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.text import specs_of
 
@@ -162,10 +162,9 @@ def examples(
         missed &= ~judged[text_field].map(lambda text: bool(text_or_empty(text).strip()))
     if missed.any():
         hint = "have no text from positives_text" if load is not None else "pass positives_text to load them"
-        warnings.warn(
+        warn(
             f"{missed.sum()} of {len(judged)} relevant documents are not among the first stage's results and are not "
-            f"trained on; {hint}",
-            stacklevel=3,
+            f"trained on; {hint}"
         )
     judged = judged[~missed]
     others = results.groupby("qid", sort=False).head(depth).merge(relevant.assign(_relevant=True), how="left")
@@ -200,9 +199,7 @@ def validation_set(
     if results is None or options.validation_queries == 0:
         return None
     if results.empty:
-        warnings.warn(
-            f"there are no results for validation queries: training runs for all {options.epochs} epochs", stacklevel=3
-        )
+        warn(f"there are no results for validation queries: training runs for all {options.epochs} epochs")
         return None
     if qrels is None:
         raise ValueError("qrels_va is missing: validation results need judgments")

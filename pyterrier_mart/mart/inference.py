@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from transformers import AutoTokenizer
 
 from pyterrier_mart import encoders
 from pyterrier_mart.devices import quiet
+from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.encoding import Pair, PairEncoder, check_tokenizer
 from pyterrier_mart.mart.modeling import MartForRanking
 
@@ -141,10 +141,9 @@ class Scorer:
                     raise
             # Outside the handler: the error holds on to the tensors.
             self.batch_tokens = max(1, self.batch_tokens // 2)
-            warnings.warn(
+            warn(
                 f"out of memory on {self.device}: continuing with batches of {self.batch_tokens} tokens; pass "
-                f"batch_tokens={self.batch_tokens} to start with that",
-                stacklevel=2,
+                f"batch_tokens={self.batch_tokens} to start with that"
             )
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
