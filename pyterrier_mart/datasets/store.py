@@ -110,9 +110,6 @@ class DocumentStore(Mapping[str, Mapping[str, str]]):
     def __len__(self) -> int:
         return self._length
 
-    def __repr__(self) -> str:
-        return f"DocumentStore({', '.join(map(repr, map(str, self.paths)))})"
-
 
 def build_store(
     path: str | os.PathLike[str],

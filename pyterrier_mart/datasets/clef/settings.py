@@ -16,13 +16,6 @@ __all__ = [
 
 _FORWARD = ("fr", "it", "de", "es")
 _LOW_RESOURCE = ("so", "sw")
-_COLLECTIONS: Mapping[str, tuple[str, ...]] = {
-    "en": ("lat94",),
-    "fr": ("lemonde94", "lemonde95", "atsfr94", "atsfr95"),
-    "it": ("lastampa94", "agz94", "agz95"),
-    "de": ("fr94", "spiegel", "sda94", "sda95"),
-    "es": ("efe94", "efe95"),
-}
 
 #: How many topics the paper has, by languages of topics and documents. It does not say so of the other pairs.
 PAPER_TOPICS: Mapping[tuple[str, str], int] = {
@@ -38,9 +31,9 @@ QUERY_LANGUAGES = tuple(sorted({*DOCUMENT_LANGUAGES, *_LOW_RESOURCE}))
 
 
 def collections_of(language: str) -> tuple[str, ...]:
-    """Returns the collections of a language that the paper uses, or all of a language that it lacks."""
+    """Returns the usual collections of a language: all, but of English the Los Angeles Times alone, as in the paper."""
     of_language = tuple(key for key, known in COLLECTIONS.items() if known.language == language)
-    return _COLLECTIONS.get(language, of_language)
+    return ("lat94",) if language == "en" else of_language
 
 
 def topic_languages(query: str, document: str) -> tuple[str, ...]:
