@@ -179,16 +179,15 @@ def read_columns(
             return "uniform"  # nothing in the file, which the caller reports
         width = len(first[1])
         where = f"{path}, line {first[0]}"
-        places = positions(first[1] if header else list(range(width)), columns, defaults, where)
+        s, t, *w = positions(first[1] if header else list(range(width)), columns, defaults, where)
         for n, row in found if header else chain([first], found):
             if len(row) != width:
                 builder.bad(f"expected {width} columns, found {len(row)}", n)
                 continue
-            source, target, *weight = (row[place] for place in places)
-            value = number(weight[0], builder, n) if weight else 1.0
-            if value is not None:
-                builder.add(source, target, value, n)
-    return "probability" if len(places) == 3 else "uniform"
+            weight = number(row[w[0]], builder, n) if w else 1.0
+            if weight is not None:
+                builder.add(row[s], row[t], weight, n)
+    return "probability" if w else "uniform"
 
 
 def positions(
