@@ -203,9 +203,9 @@ def test_unknown_formats(tmp_path):
 
 def test_unknown_options(tmp_path):
     path = put(tmp_path, "t.tsv", TSV)
-    with pytest.raises(TypeError, match="'tsv' has no option 'order'; its options are columns, header, delimiter"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'order'"):
         read(path, order="source target prob")
-    with pytest.raises(TypeError, match="'psq' has no option 'indent'; its options are none"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'indent'"):
         formats.write(TABLE, tmp_path / "t.json", indent=2)
     for options, reason in [
         ({"columns": ("source",)}, "columns must be those of source, target"),
