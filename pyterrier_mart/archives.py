@@ -30,6 +30,11 @@ _BUFFER = 1 << 20
 _STEP = 1 << 14  # so much of what comes before damage may be lost, with read() all of it
 _HEAD = 512  # a tar says what it is in the first 512 bytes
 _DEEPEST = 4  # a zip of tars of gzip files is three deep; more is hostile
+_LONGEST_HEADER = 1 << 20  # tarfile reads those that hold a name or the like as a whole
+_HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 _COMPRESSED = (".gz", ".bz2", ".xz", ".dz", ".lzma")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".tbz2", ".txz", ".tbz", ".deb")
 _MAGIC = {
@@ -176,7 +181,7 @@ class _Opener:
 
     def tar(self, stream: Any, name: str) -> Iterator[tuple[str, Any]]:
         """Yields the files in a tar."""
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=BoundedTarInfo) as archive:
             for info in archive:
                 inner = inner_name(name, info.name)
                 if info.isfile() and self.looks_wanted(inner):
@@ -197,6 +202,18 @@ class _Opener:
                 pass
             stream.read(part.size % 2)
         raise EOFError("no data.tar in it")
+
+
+class BoundedTarInfo(tarfile.TarInfo):
+    """A header of a tar, refused if it would fill the memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> BoundedTarInfo:
+        """Reads a header."""
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _HEADERS and info.size > _LONGEST_HEADER:
+            raise tarfile.TarError(f"a header of {info.size:,} bytes, expected at most {_LONGEST_HEADER:,}")
+        return info
 
 
 def kind_of(head: bytes, name: str) -> str:

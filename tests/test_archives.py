@@ -286,3 +286,16 @@ def test_names_are_canonical(put, make):
     expected = {"a.txt": b"1", "b/c.txt": b"2", "d/e.txt": b"3", "in.zip/q.sgml.gz": b"nested"}
     name = "packed.tar" if make is make_tar else "packed.zip"
     assert read(path.rename(path.with_name(name))) == expected
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_huge_header_of_a_tar_is_refused(put, format):
+    fine = make_tar({"x/" * 5000 + "y": b"1"}, format=format)
+    assert list(read(put("fine.tar", fine)).values()) == [b"1"]
+    path = put("huge.tgz", gzip.compress(make_tar({"x/" * (8 << 20) + "y": b"1"}, format=format)))
+    tracemalloc.start()
+    with pytest.raises(ArchiveError, match=r"huge\.tgz: .*a header of 16,777,.* bytes, expected at most 1,048,576"):
+        read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20

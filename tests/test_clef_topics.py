@@ -265,3 +265,16 @@ def test_damaged_judgments_are_reported_and_the_others_read():
 )
 def test_first_lines(line, judged, asked):
     assert is_judgment(line) == judged and is_topic(line) == asked
+
+
+def test_topics_of_trec():
+    found, problems = topics(
+        "<top>\n<num> Number: 401\n<title> Topic: foreign minorities\n\n<desc> Description:\nWhat languages?\n\n"
+        "<narr> Narrative:\nNone.\n</top>\n<top>\n<num> Number: 402\n<title> genetics\n",
+        "topics.en.txt",
+    )
+    assert not problems
+    assert found == [
+        Topic("401", "en", "foreign minorities", "What languages?", "None."),
+        Topic("402", "en", "genetics"),
+    ]

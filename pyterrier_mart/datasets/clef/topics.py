@@ -33,6 +33,10 @@ _FIELDS = {
     "num": "qid", "identifier": "qid", "title": "title", "desc": "description", "description": "description",
     "narr": "narrative", "narrative": "narrative",
 }  # fmt: skip
+#: What fields begin with in topics of TREC.
+_TREC_LABELS = {
+    "qid": "Number:", "title": "Topic:", "description": "Description:", "narrative": "Narrative:",
+}  # fmt: skip
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 #: What the first cell of a table's first line may say.
@@ -156,6 +160,7 @@ def topic_fields(body: str, language: str | None) -> tuple[str, dict[str | None,
         value = _CDATA.sub(lambda match: match[1].replace("&", "&amp;"), value)
         value = " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), value).split())
         field = _FIELDS[tag[2].lower()]
+        value = value.removeprefix(_TREC_LABELS[field]).lstrip()
         if field == "qid":
             qid = qid or value
         else:
