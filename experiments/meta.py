@@ -12,7 +12,7 @@ another one (bi) or in all of them (multi). Folds are the paper's, by article. S
 
 Each may be followed by ``+centring``. What was measured of a model in a fold stays under ``--path`` and is used
 again: several processes may work on one path, each with its own ``--systems`` and ``--folds``, and a last call makes
-the table. An interrupted training goes on where it was. Settings are changed with ``--set``, for all models or one::
+the table. An interrupted training resumes. Settings are changed with ``--set``, for all models or one::
 
     python -m experiments.meta --table 1 --encoder e5-small --folds 0 --steps 15 --dev 2 --path DIR \
         --set inner_steps=1 --set few-shot.max_steps=60
@@ -182,7 +182,7 @@ def arguments() -> argparse.ArgumentParser:
         "--dev",
         type=at_least(0),
         metavar="N",
-        help="choose the step on so many development articles (all; 0: keep the last step)",
+        help="number of development articles to choose the step on (all; 0: keep the last step)",
     )
     parser.add_argument("--dev-languages", nargs="+", help="choose it on questions and candidates in these (all)")
     parser.add_argument("--metric", choices=["multi", "bi", "mono", "mean"], default="multi", help="to choose it by")

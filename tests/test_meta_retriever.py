@@ -159,8 +159,8 @@ def test_an_index_of_before_training_is_refused():
 
 @pytest.mark.parametrize(("change", "message"), [
     (lambda t, q: (t.iloc[:0], q), "topics_or_res_tr is empty"),
-    (lambda t, q: (t.drop(columns="query"), q), "topics_or_res_tr lacks the column 'query'"),
-    (lambda t, q: (t, q.drop(columns="label")), "qrels_tr lacks the column 'label'"),
+    (lambda t, q: (t.drop(columns="query"), q), "topics_or_res_tr: missing column query"),
+    (lambda t, q: (t, q.drop(columns="label")), "qrels_tr: missing column label"),
     (lambda t, q: (t, q.assign(label=0)), r"no query of topics_or_res_tr has a relevant document \(label > 0\)"),
     (lambda t, q: (t, q.iloc[:0]), "no query of topics_or_res_tr has a relevant document"),
     (lambda t, q: (t.assign(qid="x" + t["qid"]), q), "no query of topics_or_res_tr has a relevant document"),

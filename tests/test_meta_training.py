@@ -129,11 +129,6 @@ def test_epochs_after_one_another():
     assert (log.stopped, log.best_step, log.evaluations) == ("max_steps", 8, [])
 
 
-def test_twenty_epochs():
-    log = train(Learner(max_steps=None), Tasks(4))
-    assert (len(log.steps), log.steps[-1]["epoch"], log.stopped) == (40, 19, "epochs")
-
-
 def test_tasks_of_the_development_set():
     learner, valid = Learner(update_on_valid=True, max_steps=10, patience=1), Tasks(3, "valid")
     log = train(learner, Tasks(), valid_tasks=valid, evaluate=Scores(5, 4, 3))
@@ -379,7 +374,8 @@ def test_progress(monkeypatch, tmp_path):
     assert shown[-3] == {
         "dev mono": "0.500", "dev multi": "2.000", "loss": f"{log.steps[-1]['loss']:.3f}", "inner_gain": "0.500"
     }  # fmt: skip
-    train(Learner(max_steps=None), Tasks(4))
+    log = train(Learner(max_steps=None), Tasks(4))
+    assert (len(log.steps), log.steps[-1]["epoch"], log.stopped) == (40, 19, "epochs")
     assert (40, 0, "Learner: training", True) in shown
 
 
@@ -462,20 +458,6 @@ def test_the_log_of_a_real_learner(tmp_path):
     assert row["loss"] == pytest.approx((row["teacher_loss"] + row["student_loss"]) / 2 + 0.5 * row["kd"])
     learner, tasks = real("fine-tune", max_steps=1)
     assert "inner_gain" not in train(learner, tasks).steps[0]  # it has none
-
-
-def test_other_weights_or_data_are_another_training(tmp_path):
-    learner, tasks = real(max_steps=1)
-    train(learner, tasks, output_dir=tmp_path)
-    other, _ = real(max_steps=1)
-    with torch.no_grad():
-        next(other.encoder.model.parameters()).add_(1)
-    with pytest.raises(ValueError, match=r"another training \(other model\)"):
-        train(other, tasks, output_dir=tmp_path)
-    learner, _ = real(max_steps=1)
-    tasks = TripletTaskSampler(corpus(), learner.config.replace(n_neg=2))
-    with pytest.raises(ValueError, match=r"another training \(other tasks\)"):
-        train(learner, tasks, output_dir=tmp_path)
 
 
 def test_diverged(tmp_path):

@@ -91,7 +91,7 @@ class MetaConfig:
         patience: Number of meta-steps without a better development score after which training stops.
         valid_questions: Maximum number of queries of each language, chosen by the seed, in an evaluation; ``None`` for
             all. They are ranked against all documents of the development set.
-        update_on_valid: Whether training goes on with tasks of the development set, as in the paper, which then
+        update_on_valid: Whether tasks of the development set are trained on too, as in the paper, which then
             cannot choose the best step.
         train_mode: Whether dropout is on.
         max_length: Wordpieces of a query and of a document that are read.

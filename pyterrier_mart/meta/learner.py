@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +26,7 @@ _NOT_MEASURED = math.nan
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-@dataclass(frozen=True)
-class StepLog:
+class StepLog(NamedTuple):
     """What a meta-step did, as means over its tasks; NaN where an algorithm has no such thing.
 
     Attributes:
@@ -53,10 +50,6 @@ class StepLog:
     inner_gain: float = _NOT_MEASURED
     grad_norm: float = _NOT_MEASURED
     seconds: float = _NOT_MEASURED
-
-    def as_dict(self) -> dict[str, float]:
-        """Returns the values by name."""
-        return dataclasses.asdict(self)
 
 
 class MetaLearner(ABC):
@@ -126,7 +119,7 @@ class MetaLearner(ABC):
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         self.steps += 1
-        return dataclasses.replace(log, grad_norm=norm, seconds=time.perf_counter() - start)
+        return log._replace(grad_norm=norm, seconds=time.perf_counter() - start)
 
     def state(self, *, moments: bool = True) -> dict[str, Tensor]:
         """Returns copies of the trained weights, the step, and what AdamW remembers.

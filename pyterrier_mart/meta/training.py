@@ -176,7 +176,7 @@ class _Run:
         if batch is None:
             return self._finish("epochs" if self.config.max_steps is None else "max_steps")
         epoch, tasks = batch
-        logged = self.learner.meta_step(tasks).as_dict()
+        logged = self.learner.meta_step(tasks)._asdict()
         self.step += 1
         measured = {name: value for name, value in logged.items() if not math.isnan(value)}
         self.log.steps.append({"step": self.step, "epoch": epoch, **measured})

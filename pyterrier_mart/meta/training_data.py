@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.datasets.columns import select_columns
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
@@ -54,8 +55,8 @@ def corpus_of(
         ValueError: If columns, languages or documents are missing, or no query has a relevant document.
     """
     name, judged = f"topics_or_res{suffix}" if suffix else "support_topics", f"qrels{suffix}"
-    _check_columns(frame, name, ("qid", "query"))
-    _check_columns(qrels, judged, ("qid", "docno", "label"))
+    select_columns(name, frame, ["qid", "query"])
+    select_columns(judged, qrels, ["qid", "docno", "label"])
     if frame.empty:
         raise ValueError(f"{name} is empty: there are no queries, or the first stage found nothing")
     source = pt.get_dataset(source) if isinstance(source, str) else source
@@ -131,7 +132,7 @@ def _documents(frame: pd.DataFrame, source: Any, text_field: str, name: str) -> 
         return source.docs
     if source is not None:
         docs = pd.DataFrame(list(documents_of(source)[0]))
-        _check_columns(docs, "corpus", ("docno", text_field))
+        select_columns("corpus", docs, ["docno", text_field])
     elif {"docno", text_field} <= set(frame.columns):
         docs = frame
     else:
@@ -141,11 +142,6 @@ def _documents(frame: pd.DataFrame, source: Any, text_field: str, name: str) -> 
         )
     docs = docs.assign(docno=docs["docno"].astype(str), text=docs[text_field]).drop_duplicates("docno")
     return docs[["docno", "text", *(column for column in ("doc_lang", "dgroup") if column in docs)]]
-
-
-def _check_columns(frame: pd.DataFrame, name: str, columns: tuple[str, ...]) -> None:
-    if missing := [column for column in columns if column not in frame]:
-        raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}")
 
 
 def _with_language(frame: pd.DataFrame, column: str, default: str | None, source: Any, name: str) -> pd.DataFrame:
