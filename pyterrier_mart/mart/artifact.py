@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import AutoTokenizer
 
@@ -15,27 +15,9 @@ from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.translation import TranslationTable
 
-__all__ = ["Saved", "read", "save"]
+__all__ = ["read", "save"]
 
 _KIND = {"type": "reranker", "format": "mart", "format_version": 1}
-
-
-class Saved(NamedTuple):
-    """A saved re-ranker.
-
-    Attributes:
-        meta: Its metadata: ``encoder``, ``history``, ``training`` and others.
-        settings: What decides scores besides weights and table.
-        net: The model.
-        tokenizer: Its tokenizer.
-        table: The table that it was trained with, or the one to use instead.
-    """
-
-    meta: dict[str, Any]
-    settings: dict[str, Any]
-    net: MartForRanking
-    tokenizer: Any
-    table: TranslationTable | None
 
 
 def save(
@@ -73,8 +55,8 @@ def save(
 
 def read(
     path: Path, settings: Collection[str], table: TranslationTable | str | None = None, accept_table: bool = False
-) -> Saved:
-    """Reads a saved re-ranker.
+) -> tuple[dict[str, Any], MartForRanking, Any, TranslationTable | None]:
+    """Returns the metadata of a saved re-ranker, the model, its tokenizer, and its table or the one to use instead.
 
     Args:
         path: The directory.
@@ -104,4 +86,4 @@ def read(
         net, tokenizer = MartForRanking.from_pretrained(path), AutoTokenizer.from_pretrained(path)
     if weights_digest(net) != meta["weights"]:
         raise ValueError(f"damaged saved MARTReRanker {path}: its weights are not those that were saved")
-    return Saved(meta, found, net, tokenizer, table)
+    return meta, net, tokenizer, table

@@ -17,7 +17,7 @@ import torch
 from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.attention import QueryLinks, TranslationAttention, WordLinker, Words, attention, link
 
-__all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder", "check_tokenizer", "without_surrogates"]
+__all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder", "without_surrogates"]
 
 _LEAST_DOCUMENT = 32  # tokens of the document in a passage, whatever the length of the query
 _LONGEST_TOKEN = 16  # characters that a token takes at most on average, usually; where not, more is read
@@ -142,14 +142,6 @@ class Template(NamedTuple):
         return len(self.before) + len(self.between) + len(self.after)
 
 
-def check_tokenizer(tokenizer: Any) -> None:
-    """Raises a ValueError if a tokenizer does not tell where in the text its tokens come from."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(
-            f"the encoder's tokenizer must be a fast one (with a tokenizer.json), not {type(tokenizer).__name__}"
-        )
-
-
 def backend(tokenizer: Any) -> Any:
     """Returns what tokenises, without settings that the tokenizer's file or another call left behind."""
     found = tokenizer.backend_tokenizer
@@ -176,7 +168,10 @@ class PairEncoder:
     """
 
     def __init__(self, tokenizer: Any, linker: WordLinker | None, max_length: int = 512, document_tokens: int = 800):
-        check_tokenizer(tokenizer)
+        if not getattr(tokenizer, "is_fast", False):  # which does not tell where in the text a token comes from
+            raise ValueError(
+                f"the encoder's tokenizer must be a fast one (with a tokenizer.json), not {type(tokenizer).__name__}"
+            )
         self.tokenizer, self.linker = tokenizer, linker
         self.max_length, self.document_tokens = max_length, document_tokens
         self.template = Template.of(tokenizer)

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -148,11 +148,7 @@ def count(n: int, what: str) -> str:
 
 
 def explain(
-    scorer: Scorer,
-    query: str,
-    text: str,
-    languages: tuple[str, str] | None = None,
-    notes: Sequence[str] = (),
+    scorer: Scorer, query: str, text: str, languages: tuple[str, str] | None = None, notes: Sequence[str] = ()
 ) -> Explanation:
     """Shows what the score of a query and a text is made of.
 
@@ -197,17 +193,10 @@ def explain(
     if (found := batch.words) is not None:
         keys = map(tuple, found.places[found.links].tolist())
         links = dict(zip(keys, found.probabilities.tolist(), strict=True))
-    return Explanation(
-        query,
-        text,
-        score,
-        tuple(passages),
-        explained_words(query, pair.query.spans, found, 0),
-        explained_words(text, pair.document.spans, found, 1),
-        tuple(ExplainedLink(*key, probability) for key, probability in sorted(links.items())),
-        tuple(notes),
-        languages,
-    )
+    explained = tuple(ExplainedLink(*key, probability) for key, probability in sorted(links.items()))
+    query_words = explained_words(query, pair.query.spans, found, 0)
+    words = explained_words(text, pair.document.spans, found, 1)
+    return Explanation(query, text, score, tuple(passages), query_words, words, explained, tuple(notes), languages)
 
 
 def explained_words(text: str, spans: Words, found: BatchWords | None, side: int) -> tuple[ExplainedWord, ...]:
@@ -224,13 +213,8 @@ def explained_words(text: str, spans: Words, found: BatchWords | None, side: int
 # --- HTML for notebooks: only style attributes, which survive where style sheets and scripts do not -------------------
 
 
-class Mark(NamedTuple):
-    """A part of a text with a style of its own, and what is shown when the mouse points at it."""
-
-    start: int
-    end: int
-    style: str
-    title: str
+# A part of a text with a style of its own: start, end, style, and what is shown when the mouse points at it.
+Mark: TypeAlias = "tuple[int, int, str, str]"
 
 
 def page(explained: Explanation) -> str:
@@ -277,13 +261,13 @@ def marks(explained: Explanation) -> tuple[list[Mark], list[Mark]]:
         else:
             title = "no translation in the text" if word.passages else "cut off, not read"
             style = "border-bottom:1px dashed currentColor;opacity:.65"
-        query_marks.append(Mark(word.start, word.end, style, title))
+        query_marks.append((word.start, word.end, style, title))
     for i, links in sorted(of_document.items()):
         word = explained.document_words[i]
         pairs = dict.fromkeys((explained.query_words[link.query].text, link.probability) for link in links)
         title = "; ".join(f"{text} → {word.text}: {probability:.3g}" for text, probability in pairs)
         shades = {colours[link.query]: link.probability for link in reversed(links)}
-        document_marks.append(Mark(word.start, word.end, shade(shades), title))
+        document_marks.append((word.start, word.end, shade(shades), title))
     return query_marks, document_marks
 
 
@@ -299,10 +283,10 @@ def shade(colours: dict[str, float]) -> str:
 def marked(text: str, start: int, end: int, marks: Iterable[Mark]) -> str:
     """Returns a part of a text with marks, escaped."""
     out, at = [], start
-    for mark in marks:
-        first, last = max(mark.start, at), min(mark.end, end)
+    for first, last, style, title in marks:
+        first, last = max(first, at), min(last, end)
         if first < last:
-            out += [escape(text[at:first]), element("span", escape(text[first:last]), mark.style, mark.title)]
+            out += [escape(text[at:first]), element("span", escape(text[first:last]), style, title)]
             at = last
     out.append(escape(text[at:end]))
     return "".join(out)

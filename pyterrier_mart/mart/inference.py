@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from pyterrier_mart import encoders
 from pyterrier_mart.devices import quiet
 from pyterrier_mart.frames import warn
-from pyterrier_mart.mart.encoding import Pair, PairEncoder, check_tokenizer
+from pyterrier_mart.mart.encoding import Pair, PairEncoder
 from pyterrier_mart.mart.modeling import MartForRanking
 
 __all__ = ["LoadedModel", "Scorer"]
@@ -41,12 +41,11 @@ class LoadedModel:
         """Builds on a pretrained encoder, see :meth:`MartForRanking.from_encoder`.
 
         Raises:
-            ValueError: If the encoder is of another kind, or its tokenizer not a fast one.
+            ValueError: If the encoder is of another kind.
             OSError: If there is no such encoder.
         """
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(encoders.resolve(model))
-        check_tokenizer(tokenizer)
         net = MartForRanking.from_encoder(
             model, mat_layers, pooling=pooling, translation_init=translation_init, seed=seed
         )

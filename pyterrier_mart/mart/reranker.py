@@ -328,15 +328,14 @@ class MARTReRanker(pt.Estimator):
             FileNotFoundError: If there is no such directory.
             ValueError: If it holds something else or is damaged, or the table is another one.
         """
-        saved = artifact.read(Path(path), _SETTINGS, table, accept_table)
-        config = saved.net.config
+        meta, net, tokenizer, table = artifact.read(Path(path), _SETTINGS, table, accept_table)
         made = cls(
-            saved.meta["encoder"], saved.table, mat_layers=config.mat_layers, pooling=config.pooling,
-            translation_init=config.translation_init, dtype=dtype, device=device, batch_tokens=batch_tokens,
-            verbose=verbose, **saved.settings,
+            meta["encoder"], table, mat_layers=net.config.mat_layers, pooling=net.config.pooling,
+            translation_init=net.config.translation_init, dtype=dtype, device=device, batch_tokens=batch_tokens,
+            verbose=verbose, **meta["settings"],
         )  # fmt: skip
-        made._trained(LoadedModel(made._architecture(), saved.net, saved.tokenizer))
-        made.history = saved.meta.get("history")
+        made._trained(LoadedModel(made._architecture(), net, tokenizer))
+        made.history = meta.get("history")
         return made
 
     # --- looking inside ---------------------------------------------------------------------------------------
