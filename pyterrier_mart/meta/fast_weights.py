@@ -252,15 +252,10 @@ class InPlaceFastWeights(FastWeights):
         with torch.no_grad():
             for name, weight in self._saved.items():
                 self._weights[name].copy_(weight)
+        self._saved = {}
 
     def keep(self) -> None:
         """Makes θ equal φ: what was adapted stays."""
-        self._saved = {}
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
         self._saved = {}
 
 
