@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,9 +14,9 @@ from rich.table import Table
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.cli.console import arrow, errors, out, say
 from pyterrier_mart.cli.measuring import MEASURES, Outcome, measure, measure_reranking
+from pyterrier_mart.cli.table.shared import check_output, write_json
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.encoders import PACKAGED, resolve
-from pyterrier_mart.files import atomic_file
 from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["quickstart"]
@@ -57,44 +56,41 @@ def quickstart(
     known = TranslationTable.load("-".join(languages) if table is None else table)
     if known.languages != languages:
         raise ValueError(f"the table {table} translates {'-'.join(known.languages)}, not {'-'.join(languages)}")
+    check_output(json_file)
     if dense or rerank:
         check_encoder(encoder)  # what is missing is better known before the work than after it
     options: Any = {"engine": engine, "stop": stop, "progress": True}
     q, d = (LANGUAGES[lang] for lang in languages)
     title = f"{q} questions {arrow()} {d} sentences"
     say(f"{q} questions, {d} sentences; translating with {known!r}", errors)
-    with atomic_file(json_file) if json_file is not None else nullcontext() as tmp:
-        outcome = measure(*languages, known, encoder=encoder if dense else None, **options)
-        written, settings = as_json(outcome), outcome.settings
-        out.print(as_table(outcome.table, title))
+    outcome = measure(*languages, known, encoder=encoder if dense else None, **options)
+    written, settings = as_json(outcome), outcome.settings
+    out.print(as_table(outcome.table, title))
+    out.print(
+        f"{settings['topics']} topics, {settings['documents']} documents; BM25 by {settings['engine']} "
+        f"(k1={settings['k1']}, b={settings['b']}). Below each "
+        "value: difference from the first row, and p of a two-tailed paired t-test."
+    )
+    if dense:
+        out.print(f"Dense: vectors of {encoder}, not trained; centred: the mean of each language subtracted.")
+    raw, smt, human = (outcome.row(name)["AP@100"] for name in ("no translation", "SMT (table)", "human translation"))
+    reach = f", {smt / human:.0%} of the {human:.3f} that human translation reaches" if human > 0 else ""
+    out.print(
+        f"\nSearching {d} with {q} words finds little ({raw:.3f} AP@100); translating each word with the table "
+        f"gives {smt:.3f}{reach} ({verdict(outcome, 'SMT (table)')} from no translation)."
+    )
+    if rerank:
+        again = measure_reranking(*languages, known, encoder=encoder, **options)
+        written["reranking"], settings = as_json(again), again.settings
+        out.print()
+        out.print(as_table(again.table, f"{title}, re-ranked"))
+        smt, mart, _ = again.table["AP@100"]
         out.print(
-            f"{settings['topics']} topics, {settings['documents']} documents; BM25 by {settings['engine']} "
-            f"(k1={settings['k1']}, b={settings['b']}). Below each "
-            "value: difference from the first row, and p of a two-tailed paired t-test."
+            f"MART on {settings['encoder']}, trained on {settings['training_questions']} questions, re-ranks the "
+            f"first {settings['depth']} sentences of {settings['topics']} other questions, about other articles.\n"
+            f"On these, re-ranking takes AP@100 from {smt:.3f} to {mart:.3f} ({verdict(again, 'MART')})."
         )
-        if dense:
-            out.print(f"Dense: vectors of {encoder}, not trained; centred: the mean of each language subtracted.")
-        raw, smt, human = (
-            outcome.row(name)["AP@100"] for name in ("no translation", "SMT (table)", "human translation")
-        )
-        reach = f", {smt / human:.0%} of the {human:.3f} that human translation reaches" if human > 0 else ""
-        out.print(
-            f"\nSearching {d} with {q} words finds little ({raw:.3f} AP@100); translating each word with the table "
-            f"gives {smt:.3f}{reach} ({verdict(outcome, 'SMT (table)')} from no translation)."
-        )
-        if rerank:
-            again = measure_reranking(*languages, known, encoder=encoder, **options)
-            written["reranking"], settings = as_json(again), again.settings
-            out.print()
-            out.print(as_table(again.table, f"{title}, re-ranked"))
-            smt, mart, _ = again.table["AP@100"]
-            out.print(
-                f"MART on {settings['encoder']}, trained on {settings['training_questions']} questions, re-ranks the "
-                f"first {settings['depth']} sentences of {settings['topics']} other questions, about other articles.\n"
-                f"On these, re-ranking takes AP@100 from {smt:.3f} to {mart:.3f} ({verdict(again, 'MART')})."
-            )
-        if tmp is not None:
-            tmp.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(json_file, written)
     out.print(
         f"Next: try [bold]pyterrier-mart table lookup {'-'.join(languages)} WORD[/bold] to see what the table knows, "
         "train one on your own sentence pairs with [bold]pyterrier-mart table train[/bold], or compose "
