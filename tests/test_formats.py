@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -354,3 +355,14 @@ def test_lexicon(tmp_path, text):
         TranslationTable.read(path, "de", "fr", format="lexicon")
     with pytest.raises(ValueError, match="holds en-de, but en-so was asked for"):
         TranslationTable.read(path, "en", "so", format="lexicon")
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path):
+    path = tmp_path / "bomb.tsv.gz"
+    path.write_bytes(gzip.compress(b"source\ttarget\tprob\n" + bytes(64 << 20), 1))
+    tracemalloc.start()
+    with pytest.raises(TableFormatError, match=r"bomb\.tsv\.gz, line 2: longer than 1,048,576 bytes"):
+        TranslationTable.read(path, "de", "en", format="tsv", on_error="skip")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20

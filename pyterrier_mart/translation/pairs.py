@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -215,7 +216,7 @@ def parallel(source: Text, target: Text, faults: Faults) -> Iterator[tuple[str, 
                 return
             pair = []
             for side, text in zip(raw, (source, target), strict=True):
-                pair += [line for _, line in lines([side], faults, text.where, first=n)]
+                pair += [line for _, line in lines(io.BytesIO(side), faults, text.where, first=n)]
             if n == 1 and len(pair) == 2 and "\t" in pair[0] and "\t" in pair[1]:
                 raise TableFormatError(
                     f"{source.where} and {target.where} have tabs in their first lines, as files of pairs do; expected "

@@ -8,8 +8,9 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from html.entities import html5
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
@@ -29,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SHOWN = 12
+_LONGEST_LINE = 1 << 20
 _DEEPEST = 100  # what works on records may be recursive
 _BLANKS = re.compile("[ \t]+")
 _DIRECTION = re.compile(r"(?<![a-z])([a-z]{2,3})-([a-z]{2,3})(?![a-z-])")
@@ -175,7 +177,7 @@ def text_writer(path: Path) -> Iterator[TextIO]:
 
 
 def lines(
-    stream: Iterable[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, first: int = 1
+    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, first: int = 1
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
 
@@ -187,9 +189,11 @@ def lines(
         first: The number of the first line.
 
     Raises:
-        TableFormatError: If a line is malformed (unless skipped).
+        TableFormatError: If a line is malformed (unless skipped), or so long that this is no text in lines.
     """
-    for n, raw in enumerate(stream, start=first):
+    for n, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=first):
+        if len(raw) == _LONGEST_LINE:
+            raise TableFormatError(f"{where or faults.where}, line {n}: longer than {_LONGEST_LINE:,} bytes")
         try:
             line = raw.decode("utf-8-sig" if n == 1 else "utf-8")
         except UnicodeDecodeError as err:
