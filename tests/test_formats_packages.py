@@ -263,6 +263,13 @@ def test_what_comes_before_damage_can_be_read(tmp_path):
         assert translations(read(path, on_error="skip")) == {"katze": {"cat"}}
 
 
+@pytest.mark.parametrize("encoding", ["U-TF-8", "base64", "utf-7", "idna"])
+def test_encodings_that_cannot_be_read(encoding):
+    stream = io.BytesIO(f'<?xml version="1.0" encoding="{encoding}"?><T></T>'.encode())
+    with pytest.raises(TableFormatError, match="x, line 1: not readable as XML"):
+        list(records(stream, EntryBuilder("de", "en"), "x", frozenset({"entry"})))
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk=st.binary(max_size=40), at=st.integers(0, len(TEI)), cut=st.integers(0, 30))
 def test_any_bytes_are_read_or_refused(junk, at, cut):

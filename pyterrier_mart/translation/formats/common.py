@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser, iterparse
 
 import pyterrier as pt
 
-from pyterrier_mart.archives import files, members, plain_name
+from pyterrier_mart.archives import ArchiveError, files, members, plain_name
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import LANGUAGES, language_of
@@ -293,3 +293,7 @@ def records(stream: IO[bytes], faults: Faults, where: str, tags: frozenset[str])
                 open_elements[-1].clear()
     except ParseError as err:
         faults.bad(f"not well-formed XML: {err}", err.position[0], where)
+    except (TableFormatError, ArchiveError):
+        raise
+    except (LookupError, ValueError) as err:  # the declared encoding does not exist, or expat cannot read it
+        faults.bad(f"not readable as XML: {err}", 1, where)
