@@ -9,22 +9,21 @@ from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation import SMTQueryTranslator, TranslationTable
 
 if TYPE_CHECKING:
+    from pyterrier_mart.datasets.corpus import MultilingualCorpus
     from pyterrier_mart.datasets.languages import languages_of
+    from pyterrier_mart.dense.centring import LanguageCentering
+    from pyterrier_mart.dense.index import DenseIndex
+    from pyterrier_mart.dense.retriever import DenseRetriever
     from pyterrier_mart.mart import MARTReRanker, TrainingOptions
-    from pyterrier_mart.meta import (
-        DenseIndex,
-        LanguageCentering,
-        MetaConfig,
-        MetaSBERTModel,
-        MetaSBERTRetriever,
-        MultilingualCorpus,
-    )
+    from pyterrier_mart.meta.config import MetaConfig
+    from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
 
 __all__ = [
     "Analyzer",
     "BM25Index",
     "BM25Retriever",
     "DenseIndex",
+    "DenseRetriever",
     "LanguageCentering",
     "MARTReRanker",
     "MetaConfig",
@@ -39,24 +38,24 @@ __all__ = [
     "languages_of",
 ]
 
-#: The packages of names that are imported when they are first asked for: most of them need torch.
+#: Where names come from that are imported when they are first asked for: most of them need torch.
 _LATER = {
-    "languages_of": "pyterrier_mart.datasets.languages",
-    **dict.fromkeys(("MARTReRanker", "TrainingOptions"), "pyterrier_mart.mart"),
-    **dict.fromkeys(
-        (
-            "DenseIndex", "LanguageCentering", "MetaConfig", "MetaSBERTModel", "MetaSBERTRetriever",
-            "MultilingualCorpus",
-        ),
-        "pyterrier_mart.meta",
-    ),
-}  # fmt: skip
+    "datasets.corpus": "MultilingualCorpus",
+    "datasets.languages": "languages_of",
+    "dense.centring": "LanguageCentering",
+    "dense.index": "DenseIndex",
+    "dense.retriever": "DenseRetriever",
+    "mart": "MARTReRanker TrainingOptions",
+    "meta.config": "MetaConfig",
+    "meta.retriever": "MetaSBERTModel MetaSBERTRetriever",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Imports what not every user needs when it is first asked for."""
-    if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+    for module, names in _LATER.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -78,8 +78,7 @@ def measure(
 
 def dense_systems(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> dict[str, pt.Transformer]:
     """Returns dense retrieval without training: as the encoder is, and with the mean of each language subtracted."""
-    from pyterrier_mart import LanguageCentering, MetaSBERTRetriever
-    from pyterrier_mart.meta import MultilingualCorpus
+    from pyterrier_mart import LanguageCentering, MetaSBERTRetriever, MultilingualCorpus
 
     source, target = data.languages
     languages: dict[str, Any] = {"query_lang": source, "doc_lang": target}
