@@ -81,6 +81,8 @@ def test_train_and_evaluate(learn, meta, folder):
     run = pt.io.read_results("m.res")
     assert (run.groupby("qid")["rank"].max() == 19).all() and set(run["qid"]) == set(small().test.queries)
 
+    code, _, messages = meta("evaluate", "m", "--json", "m/model.safetensors/x")
+    assert code == 1 and "error: cannot write m/model.safetensors/x: m/model.safetensors is not a dir" in messages
     code, text, messages = meta("evaluate", "m", "--device", "cpu", "--centre")
     assert code == 0, messages
     assert "mean" in text and "AP@20 x100, centred: " in messages
@@ -133,9 +135,9 @@ def test_settings(folder):
     read = commands.read_config
     assert read("recommended", None, None) == MetaConfig()
     assert read("paper", None, None) == MetaConfig.paper() and read("code", None, None) == MetaConfig.code()
-    given = ["freeze=none", "n_tasks=1,2,3", "train_mode=True", "adapt=last:2", "max_grad_norm=1"]
-    assert read("recommended", None, given) == MetaConfig(
-        freeze=None, n_tasks=(1, 2, 3), train_mode=True, adapt="last:2", max_grad_norm=1
+    given = ["freeze=none", "n_tasks=1,2,3", "train_mode=True", "adapt=last:2", "max_grad_norm=1", "kd=none"]
+    assert read("recommended", None, [*given, "max_length=[5, 6]"]) == MetaConfig(
+        freeze=None, n_tasks=(1, 2, 3), train_mode=True, adapt="last:2", max_grad_norm=1, kd="none", max_length=(5, 6)
     )
     found = read("recommended", folder / "c.json", ["inner_lr=0.1"], transfer="mono-bi", max_steps=None)
     assert found == MetaConfig(inner_lr=0.1, max_length=(8, 9), transfer="mono-bi")
@@ -151,10 +153,14 @@ def test_settings(folder):
         (("--transfer", "bi-mono"), "transfer must be one of mono-mono, "),
         (("--preset", "other"), "preset must be one of recommended, paper, code, not 'other'"),
         (("--algorithm", "reptile"), "algorithm must be one of maml-align, maml, fine-tune"),
-        (("--langs", "de,en"), "topics_or_res_tr has no queries in el, no queries in hi, no documents in ar, no"),
+        (("--langs", "de, en"), "topics_or_res_tr has no queries in el, no queries in hi, no documents in ar, no"),
+        (("--data", "mart:xquad-r/de-en", "--langs", "de"), "xquad-r/de-en has no documents in de; it has"),
+        (("--out", "mine", "--overwrite"), "mine exists and is not replaced, since it holds no pt_meta.json"),
     ],
 )
 def test_what_is_wrong_with_training(args, message, meta, folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.tex").touch()
     code, text, messages = meta("train", "--encoder", models.bert(), "--out", "m", "--device", "cpu", *args)
     assert (code, text) == (1, "") and not (folder / "m").exists()
     assert messages.splitlines()[-1].startswith(f"error: {message}")

@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ import typer
 from pyterrier_mart.artifact import META
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.cli.console import arrow, errors, out
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
 from pyterrier_mart.meta.tasks import TRANSFER_MODES, TripletSet
 
@@ -84,9 +85,9 @@ def read_config(preset: str, config: Path | None, settings: list[str] | None, **
             raise ValueError(f"--set must be NAME=VALUE, such as inner_lr=1e-2, not {setting!r}")
         several = isinstance(values.get(name), list)
         try:
-            values[name] = json.loads(f"[{text}]" if several else text)
+            values[name] = json.loads(f"[{text.strip('[]()')}]" if several else text)
         except ValueError:
-            values[name] = _WORDS.get(text.lower(), text)
+            values[name] = text if name == "kd" else _WORDS.get(text.lower(), text)  # a kd may be called none
     return MetaConfig.from_json(values)
 
 
@@ -95,7 +96,7 @@ def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
     from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, MultilingualCorpus
     from pyterrier_mart.evaluation.folds import Fold, kfold_by_group
 
-    wanted = None if langs is None else langs.split(",")
+    wanted = None if langs is None else [lang.strip() for lang in langs.split(",")]
     if data == "xquad-r":
         corpus, fold = MultilingualCorpus.xquad_r(wanted or XQUAD_R_LANGS), fold or 0
     elif Path(data).is_dir():
@@ -105,7 +106,7 @@ def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
         )
         corpus = MultilingualCorpus.from_frames(topics, docs, qrels, data).restrict(wanted, wanted)
     else:
-        corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data))
+        corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data)).restrict(wanted, wanted)
     if fold is None:
         return Fold(0, corpus, None, corpus, 0)
     return next(part for part in kfold_by_group(corpus) if part.index == fold)
@@ -138,6 +139,7 @@ def train(
     made = read_config(preset, config, settings, transfer=transfer, max_steps=steps)
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists; name another path or pass --overwrite")
+    check_free(output, overwrite, META)  # before the work and not after it
     parts = read_fold(data, langs, fold)
     folder = output.with_name(f"{output.name}.checkpoints")
     _say(f"{algorithm} on {encoder} with {parts.train!r}; checkpoints and log.csv are in {folder}")
@@ -181,23 +183,24 @@ def evaluate(
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
     saved = (Path(model) / META).exists()
-    dense = MetaSBERTRetriever.load(model, device=device) if saved else MetaSBERTRetriever(model, device=device)
-    parts = read_fold(data, langs, fold)
-    corpus = parts.test
-    _say(f"AP@20 x100{', centred' if centre else ''}: {corpus!r}")
-    post = LanguageCentering.fit_corpus(dense, parts.train, sample=_SAMPLE) if centre else None
-    vectors: lareqa.Vectors = {}
-    frame = lareqa.lareqa_evaluate(dense, corpus, post=post, vectors=vectors)
-    run = lareqa.lareqa_run(dense, corpus, post=post, vectors=vectors)
-    bias = lareqa.language_bias(run, corpus).set_index("query_lang").add_prefix("bias_")
-    rows, means = lareqa.by_language(frame).join(bias), lareqa.summarise(frame)
-    if run_file is not None:
-        pt.io.write_results(run, str(run_file), run_name="mart")
-    if json_file is not None:
-        languages = json.loads(rows.to_json(orient="index", double_precision=15))
-        found = {"model": model, "fold": parts.index, "centred": centre, "mean": means, "languages": languages}
-        with atomic_file(json_file) as tmp:
-            tmp.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with ExitStack() as stack:  # first, so that what cannot be written is known before the work
+        files = [stack.enter_context(atomic_file(path)) if path else None for path in (json_file, run_file)]
+        dense = MetaSBERTRetriever.load(model, device=device) if saved else MetaSBERTRetriever(model, device=device)
+        parts = read_fold(data, langs, fold)
+        corpus = parts.test
+        _say(f"AP@20 x100{', centred' if centre else ''}: {corpus!r}")
+        post = LanguageCentering.fit_corpus(dense, parts.train, sample=_SAMPLE) if centre else None
+        vectors: lareqa.Vectors = {}
+        frame = lareqa.lareqa_evaluate(dense, corpus, post=post, vectors=vectors)
+        run = lareqa.lareqa_run(dense, corpus, post=post, vectors=vectors)
+        bias = lareqa.language_bias(run, corpus).set_index("query_lang").add_prefix("bias_")
+        rows, means = lareqa.by_language(frame).join(bias), lareqa.summarise(frame)
+        if files[0] is not None:
+            languages = json.loads(rows.to_json(orient="index", double_precision=15))
+            found = {"model": model, "fold": parts.index, "centred": centre, "mean": means, "languages": languages}
+            files[0].write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if files[1] is not None:
+            pt.io.write_results(run, str(files[1]), run_name="mart")
     shown = pd.concat([rows, pd.DataFrame({**rows.mean(), **means}, index=["mean"])])
     shown = shown.assign(bias=100 * shown.pop("bias_share"), pool=100 * shown.pop("bias_pool_share"))
     out.print(shown.to_string(float_format="{:.1f}".format, na_rep=""), markup=False, soft_wrap=True)
