@@ -178,6 +178,7 @@ def test_wrong_settings_are_refused(options, message):
     (TOPICS.drop(columns="query_lang"), DOCS, r"query_lang, not a frame with \['id', 'query_vec'\]"),
     (TOPICS, DOCS.iloc[:0], "docs: there is no text with a language to learn means from"),
     (TOPICS, DOCS.assign(doc_lang=None), "docs: there is no text with a language"),
+    (TOPICS, DOCS.assign(doc_vec=[np.full(SIZE, np.nan)] * len(DOCS)), "docs: a vector is not finite"),
 ])  # fmt: skip
 def test_what_it_cannot_learn_from(topics, docs, message):
     with pytest.raises(ValueError, match=message):
@@ -187,8 +188,9 @@ def test_what_it_cannot_learn_from(topics, docs, message):
 def test_it_must_be_fitted_and_fit(centring):
     with pytest.raises(ValueError, match="is not fitted: call fit"):
         LanguageCentering().apply(np.zeros((1, SIZE)), ["de"], "query")
-    with pytest.raises(ValueError, match="vectors must be of length 16, as the centring was fitted on, not 3"):
-        centring.apply(np.zeros((2, 3)), ["de", "de"], "query")
+    for vectors, langs in ((np.zeros((2, 3)), ["de", "de"]), (np.zeros((2, SIZE)), ["de"]), (np.zeros(SIZE), ["de"])):
+        with pytest.raises(ValueError, match=rf"vectors must be of shape \({len(langs)}, 16\) .*, not \("):
+            centring.apply(vectors, langs, "query")
 
 
 def test_it_transforms_columns(centring):

@@ -204,6 +204,9 @@ def test_vectors_of_queries_are_searched():
     assert search.fuse_rank_cutoff(3) is None and search.fuse_rank_cutoff(2) == index().retriever(num_results=2)
     with pytest.raises(pt.validate.InputValidationError, match="query_vec"):
         search(TOPICS)
+    assert index().retriever(doc_langs=["deu"]).doc_langs == ("de",)
+    with pytest.raises(ValueError, match="doc_langs must be None or languages"):
+        index().retriever(doc_langs=[])
 
 
 def test_only_some_languages():
@@ -509,7 +512,7 @@ def test_a_centring_of_other_vectors_is_refused():
         other(ROWS)
     vectors = pd.DataFrame({"doc_vec": [np.ones(3, np.float32), np.zeros(3, np.float32)], "doc_lang": ["de", "en"]})
     short = LanguageCentering(sides="documents").fit(None, vectors)
-    with pytest.raises(ValueError, match="vectors must be of length 3, as the centring was fitted on, not 32"):
+    with pytest.raises(ValueError, match=r"vectors must be of shape \(4, 3\) .*, not \(4, 32\)"):
         dense(post=short)(ROWS)
     with pytest.raises(ValueError, match="is not fitted"):
         dense(post=LanguageCentering())(ROWS)
@@ -532,6 +535,9 @@ def test_copies_share_the_weights_and_pickles_hold_only_what_was_trained():
     assert dense().retriever(index()).languages("de").encoder.model is base().encoder.model
     assert trained().apply_attributes(num_results=3).encoder.model is trained().encoder.model
     assert trained().apply_attributes(model=models.bert()).weights is None
+    elsewhere = trained().apply_attributes(device="meta")  # which must not take the weights along
+    assert elsewhere.encoder.device.type == "meta" and trained().encoder.device.type == "cpu"
+    assert elsewhere.encoder.model is not trained().encoder.model and elsewhere == trained()
     assert len(pickle.dumps(dense(dense_index=index()))) < 5_000 < 100_000 < len(pickle.dumps(trained()))
     copy = pickle.loads(pickle.dumps(trained()))
     assert copy == trained() and same(copy, trained())

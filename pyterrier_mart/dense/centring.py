@@ -105,7 +105,7 @@ class LanguageCentering(pt.Transformer):
             Itself.
 
         Raises:
-            ValueError: If a frame is missing, lacks a column, or has no row with a language.
+            ValueError: If a frame is missing or lacks a column, no row has a language, or a vector is not finite.
         """
         means = {}
         for side in self.centred_sides:
@@ -209,16 +209,17 @@ class LanguageCentering(pt.Transformer):
             warn: Whether to warn of unknown languages.
 
         Raises:
-            ValueError: If it is not fitted, or was fitted on vectors of another length.
+            ValueError: If it is not fitted, was fitted on vectors of another length, or a text lacks its language.
         """
         if not self._means:
             raise ValueError("the LanguageCentering is not fitted: call fit(topics, docs), or use fit_corpus()")
-        size = len(self._means["document"].whole)
-        if vectors.shape[1] != size:
-            raise ValueError(f"vectors must be of length {size}, as the centring was fitted on, not {vectors.shape[1]}")
+        codes = [language_of(language) for language in languages]
+        expected = len(codes), len(self._means["document"].whole)
+        if vectors.shape != expected:
+            raise ValueError(f"vectors must be of shape {expected} (languages, as fitted), not {vectors.shape}")
         if side not in self._means:
             return unit(vectors)
-        of, codes = self._means[side], [language_of(language) for language in languages]
+        of = self._means[side]
         if warn and (message := self.unknown_message(codes, side)):
             frames.warn(message)
         weights = (of.counts / (of.counts + self.shrinkage))[:, None]
@@ -315,7 +316,7 @@ def means_of(parts: Iterable[tuple[npt.NDArray[Any], Iterable[object]]], name: s
         name: What they are, for the message.
 
     Raises:
-        ValueError: If no text has a language.
+        ValueError: If no text has a language, or a vector is not finite.
     """
     sums: dict[str, npt.NDArray[np.float64]] = {}
     counts = Counter[str]()
@@ -329,9 +330,11 @@ def means_of(parts: Iterable[tuple[npt.NDArray[Any], Iterable[object]]], name: s
     if not sums:
         raise ValueError(f"{name}: there is no text with a language to learn means from")
     known = tuple(sorted(sums))
-    total, number = np.stack([sums[language] for language in known]), np.array([counts[language] for language in known])
-    means, whole = total / number[:, None], total.sum(axis=0) / number.sum()
-    return Means(known, number, means.astype(np.float32), whole.astype(np.float32))
+    total, texts = np.stack([sums[language] for language in known]), np.array([counts[language] for language in known])
+    if not np.isfinite(total).all():
+        raise ValueError(f"{name}: a vector is not finite")
+    means, whole = total / texts[:, None], total.sum(axis=0) / texts.sum()
+    return Means(known, texts, means.astype(np.float32), whole.astype(np.float32))
 
 
 def _arrays(means: Means) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -22,11 +22,12 @@ from pyterrier_mart.dense.encoder import Vectors
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.links import HELP_URL
+from pyterrier_mart.text import language_of
 
 if TYPE_CHECKING:
     from pyterrier_dr import FlexIndex  # takes seconds to import
 
-__all__ = ["CHUNK", "Chunk", "DenseIndex", "Provenance", "VectorRetriever", "write_docnos"]
+__all__ = ["CHUNK", "Chunk", "DenseIndex", "Provenance", "VectorRetriever", "language_codes", "write_docnos"]
 
 #: Documents that are encoded at a time: what is in memory does not grow with the collection.
 CHUNK = 4096
@@ -314,7 +315,8 @@ class VectorRetriever(pt.Transformer):
         device: str | None = None,
     ):
         check_whole("num_results", num_results)
-        self.index, self.num_results, self.doc_langs, self.device = index, num_results, doc_langs, device
+        self.index, self.num_results, self.device = index, num_results, device
+        self.doc_langs = None if doc_langs is None else language_codes("doc_langs", doc_langs)
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Returns the rows of each query's documents, with ``docno``, ``doc_lang``, ``score`` and ``rank``."""
@@ -334,6 +336,18 @@ class VectorRetriever(pt.Transformer):
 
     def __repr__(self) -> str:
         return f"{self.index!r}.retriever(num_results={self.num_results}, doc_langs={self.doc_langs})"
+
+
+def language_codes(name: str, languages: Sequence[str]) -> tuple[str, ...]:
+    """Returns an argument's languages by their codes.
+
+    Raises:
+        ValueError: If there are none, or one is not text.
+    """
+    codes = dict.fromkeys(language_of(language) for language in languages)
+    if isinstance(languages, str) or not codes or None in codes:
+        raise ValueError(f"{name} must be None or languages (such as 'de'), not {languages!r}")
+    return tuple(code for code in codes if code is not None)
 
 
 def write_docnos(path: Path, docnos: list[str]) -> None:

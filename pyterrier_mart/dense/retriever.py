@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import os
@@ -24,7 +25,7 @@ from pyterrier_mart.dense.encoder import (
     load_sentence_transformer,
     model_fingerprint,
 )
-from pyterrier_mart.dense.index import CHUNK, Chunk, DenseIndex, Provenance
+from pyterrier_mart.dense.index import CHUNK, Chunk, DenseIndex, Provenance, language_codes
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.frames import texts_of, warn
 from pyterrier_mart.links import HELP_URL
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
     from typing_extensions import Self
 
-__all__ = ["DEFAULT_MODEL", "DenseRetriever", "language_codes"]
+__all__ = ["DEFAULT_MODEL", "DenseRetriever"]
 
 DEFAULT_MODEL = "sentence-transformers/paraphrase-multilingual-mpnet-base-v2"
 
@@ -324,8 +325,8 @@ class DenseRetriever(pt.Transformer):
         Raises:
             EmptyLanguageError: If the index has no documents in one of the languages.
         """
-        number = self.num_results if num_results is None else num_results
-        return self.apply_attributes(dense_index=index, num_results=number, doc_langs=doc_langs)
+        most = self.num_results if num_results is None else num_results
+        return self.apply_attributes(dense_index=index, num_results=most, doc_langs=doc_langs)
 
     def languages(self, *languages: str) -> Self:
         """Returns a copy that retrieves only documents in some languages; without any, in all.
@@ -349,6 +350,8 @@ class DenseRetriever(pt.Transformer):
         made = type(self)(**{**arguments, **attributes})
         if "model" not in attributes:
             made._net, made._net_of, made.weights = self._net, self._net_of, self.weights
+            if made.device != self.device:  # each stays where it computes
+                made._net = copy.deepcopy(self._net)
         return made
 
     def settings(self) -> dict[str, Any]:
@@ -386,15 +389,3 @@ class DenseRetriever(pt.Transformer):
         changed = [f"{k}={v!r}" for k, v in self.settings().items() if k in parameters and v != parameters[k].default]
         weights = [] if self.weights is None else [f"weights {self.weights[:8]}"]
         return f"{type(self).__name__}({', '.join([shown, *changed, *weights])})"
-
-
-def language_codes(name: str, languages: Sequence[str]) -> tuple[str, ...]:
-    """Returns an argument's languages by their codes.
-
-    Raises:
-        ValueError: If there are none, or one is not text.
-    """
-    codes = dict.fromkeys(language_of(language) for language in languages)
-    if isinstance(languages, str) or not codes or None in codes:
-        raise ValueError(f"{name} must be None or languages (such as 'de'), not {languages!r}")
-    return tuple(code for code in codes if code is not None)
