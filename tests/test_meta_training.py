@@ -96,7 +96,7 @@ class Scores:
 
     def __call__(self):
         self.calls += 1
-        return {"mono": 0.5, "multi": self.values[min(self.calls, len(self.values)) - 1]}
+        return {"mono": 0.5, "bi": math.nan, "multi": self.values[min(self.calls, len(self.values)) - 1]}
 
 
 def of_weights(learner):
@@ -220,6 +220,7 @@ def test_the_log_is_a_table(tmp_path):
     assert [int(row["step"]) for row in rows] == list(range(9))
     assert [row["dev_multi"] for row in rows] == ["1.0", "", "2.0", "", "2.0", "", "2.0", "", "2.0"]
     assert [float(row["loss"]) for row in rows[1:]] == [row["loss"] for row in log.steps[1:]]
+    assert set(log.evaluations[0]) == {"step", "epoch", "dev_mono", "dev_multi"}  # what is not finite is no JSON
 
 
 @pytest.mark.parametrize("every", [0.0, 1000.0])

@@ -178,7 +178,7 @@ class MetaConfig:
 
     @classmethod
     def code(cls, **changes: Any) -> MetaConfig:
-        """Returns what the authors' published code does where it departs from the paper and that can be had here."""
+        """Returns what the authors' published code does where it departs from the paper, if there is a setting."""
         done: dict[str, Any] = {
             "n_neg": 1, "k_shot": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
             "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "warmup_steps": 0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from pyterrier_mart.dense.index import DenseIndex
 from pyterrier_mart.dense.retriever import DEFAULT_MODEL, DenseRetriever
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate, summarise
+from pyterrier_mart.frames import warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.meta import artifact
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
@@ -175,7 +175,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
             source = self.corpus if self.valid_corpus is None else self.valid_corpus
             valid = self._training_data(topics_or_res_va, qrels_va, source, "_va")
         elif topics_or_res_va is not None:
-            warnings.warn("there are no validation queries: the weights of the last step are kept", stacklevel=2)
+            warn("there are no validation queries: the weights of the last step are kept")
         net = self.new_model()  # what was trained before stays until this training is finished
         if isinstance(self.model, torch.nn.Module):
             net = copy.deepcopy(net)

@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart.dense.encoder import model_fingerprint
+from pyterrier_mart.frames import warn
 from pyterrier_mart.meta.checkpoints import Checkpoints
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.learner import MetaLearner
@@ -103,7 +103,7 @@ def train(
             bar.set_postfix({n.replace("dev_", "dev "): f"{v:.3f}" for n, v in shown.items()})
             bar.update()
             if run.step == _FIRST and (fault := _fault_of_inner_loop(run.log.steps, config)):
-                warnings.warn(fault, stacklevel=2)
+                warn(fault)
     return run.log
 
 
@@ -178,7 +178,7 @@ class _Run:
         epoch, tasks = batch
         logged = self.learner.meta_step(tasks)._asdict()
         self.step += 1
-        measured = {name: value for name, value in logged.items() if not math.isnan(value)}
+        measured = {name: value for name, value in logged.items() if math.isfinite(value)}  # what JSON has
         self.log.steps.append({"step": self.step, "epoch": epoch, **measured})
         if due := self.step % self.config.eval_steps == 0:
             self._validate()
@@ -192,9 +192,10 @@ class _Run:
         if self.evaluate is None or key in self.log.steps[-1]:
             return
         best = max((row[key] for row in self.log.evaluations), default=-math.inf)
-        scores = {f"dev_{name}": float(value) for name, value in self.evaluate().items()}
-        if not math.isfinite(scores.get(key, math.nan)):
-            raise ValueError(f"evaluate must give {self.metric!r} as a finite number, not {scores}")
+        found = {f"dev_{name}": float(value) for name, value in self.evaluate().items()}
+        scores = {name: value for name, value in found.items() if math.isfinite(value)}
+        if key not in scores:
+            raise ValueError(f"evaluate must give {self.metric!r} as a finite number, not {found}")
         self.log.steps[-1].update(scores)
         if self.select and scores[key] > best:
             self.best = self.step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyterrier as pt
 from pyterrier_mart.datasets.columns import select_columns
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.encoder import TextEncoder
+from pyterrier_mart.frames import warn
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.negatives import NegativeMiner
 from pyterrier_mart.meta.tasks import Row, TripletSet
@@ -75,10 +75,9 @@ def corpus_of(
     own = qrels[qrels["qid"].isin(set(topics["qid"]))]
     there = own["docno"].isin(set(docs["docno"]))
     if lost := int((~there & (own["label"] > 0)).sum()):
-        warnings.warn(
+        warn(
             f"{lost} of {int((own['label'] > 0).sum())} relevant documents in {judged} are not among the documents "
-            "and are left out" + ("; corpus= can name all documents" if source is None else ""),
-            stacklevel=4,
+            "and are left out" + ("; corpus= can name all documents" if source is None else "")
         )
     corpus = MultilingualCorpus.from_frames(topics, docs, own[there].drop_duplicates(["qid", "docno"]), name)
     if corpus.topics.empty:
