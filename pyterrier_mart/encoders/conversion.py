@@ -152,7 +152,7 @@ def intact(directory: Path) -> bool:
     try:
         files = json.loads((directory / _META).read_text(encoding="utf-8"))["files"]
         return bool(files) and all(sample(directory / name) == file["sample"] for name, file in files.items())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 

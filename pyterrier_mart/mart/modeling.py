@@ -320,7 +320,8 @@ class MartForRanking(_MartPreTrainedModel):
             model = cls(config)
             torch.default_generator.manual_seed(seed)  # the linear layer starts alike whatever MAT layers there are
             nn.init.normal_(model.score.weight, std=0.02)
-        model.mart.encoder.load_state_dict(encoder.state_dict(), strict=False)  # translation heads are new
+        # Translation heads are new. Other weights that do not fit are an error.
+        model.mart.encoder.load_state_dict({**model.mart.encoder.state_dict(), **encoder.state_dict()})
         return model.eval()
 
     def forward(
