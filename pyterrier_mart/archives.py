@@ -27,7 +27,7 @@ from typing import IO, Any, NamedTuple
 __all__ = ["ArchiveError", "Member", "files", "members", "plain_name"]
 
 _BUFFER = 1 << 20
-_STEP = 1 << 14  # so much of what comes before damage may be lost, with read() all of it
+_STEP = 1 << 14  # at most this much of what comes before damage is lost; with read() it would be all
 _HEAD = 512  # a tar says what it is in the first 512 bytes
 _DEEPEST = 4  # a zip of tars of gzip files is three deep; more is hostile
 _LONGEST_HEADER = 1 << 20  # tarfile reads those that hold a name or the like as a whole
@@ -299,7 +299,7 @@ class GuardedStream(io.RawIOBase):
 
 
 class Part:
-    """The next so many bytes of a stream."""
+    """The next bytes of a stream, up to a given number."""
 
     def __init__(self, stream: IO[bytes], size: int):
         """Begins where the stream is."""

@@ -1,12 +1,12 @@
-"""What was wrong in a collection's files: kept while reading goes on, and shown when it is over."""
+"""What was wrong in files: kept while they are read, and shown at the end; or an error at once."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pyterrier_mart.checks import check_choice
+from pyterrier_mart.frames import warn
 
 __all__ = ["Faults", "Problems", "TableFormatError"]
 
@@ -113,11 +113,8 @@ class Faults:
         self.malformed += 1
         self._first = self._first or message
 
-    def warn_of_skipped(self, stacklevel: int = 2) -> None:
+    def warn_of_skipped(self) -> None:
         """Warns, if any entry was skipped, how many were and what was wrong with the first."""
         if self.malformed:
             entries = "entry" if self.malformed == 1 else "entries"
-            warnings.warn(
-                f"{self.where}: skipped {self.malformed} malformed {entries}, the first: {self._first}",
-                stacklevel=stacklevel + 1,
-            )
+            warn(f"{self.where}: skipped {self.malformed} malformed {entries}, the first: {self._first}")

@@ -118,7 +118,7 @@ BAD_LINES = [
     ("lex.f2e", b"house Haus 0.5\nhom\xff Haus 0.2\ncat Katze 1", 2, "byte 4 of the line (0xff) is not UTF-8"),
     ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\nKatze\tcat\t1", 3, "expected 3 columns, found 2"),
     ("t.csv", 'source,target,prob\n"Haus\n",house,0.5\n"Haus"x,home,1\nKatze,cat,1', 4, "not CSV: ',' expected after"),
-    ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\n', 4, "not CSV: unexpected end of data"),
+    ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\nx\n', 4, "not CSV: unexpected end of data"),
     ("t.json", '{"Haus": {"house": 0.5, "home": "x"}, "Katze": {"cat": 1}}', 0, "'Haus' -> 'home', found 'x'"),
     ("t.json", '{"Haus": {"house": 0.5, "house": 0.2}, "Katze": {"cat": 1}}', 0, "the key 'house' is listed twice"),
     ("t.json", '{"Haus": {"house": 0.5}, "Maus": 3, "Katze": {"cat": 1}}', 0, "an object at 'Maus', found 3.0"),
@@ -145,7 +145,9 @@ BAD_FILES = [
     ("t.tsv", "Haus\n", {"header": False}, "line 1: missing column 1"),
     ("t.tsv", "Haus\thouse\n", {"header": False, "columns": (0, 2)}, "line 1: missing column 2"),
     ("t.tsv", "", {}, "no entries"),
+    ("t.tsv", "source\tprob\ttarget\tprob\nHaus\t1\thouse\t1\n", {}, "more than one column 'prob'"),
     ("t.tsv", "source\ttarget\nein Haus\thouse\n", {}, "none of its 1 entries is a translation of a single word"),
+    ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0\n", {}, "none of its 1 entries is .* above 0"),
     ("lex.f2e", "nonsense\n", {"on_error": "skip"}, "no entries (1 malformed)"),
     ("t.json", "", {}, "no entries"),
     ("t.json", "[1]", {}, "expected an object {source: {target: probability}}, found [1.0]"),
@@ -218,6 +220,9 @@ def test_unknown_options(tmp_path):
             read(path, **options)
     with pytest.raises(ValueError, match="order must name"):
         read(path, format="source-target", order="source target")
+    for columns in (("s", "t"), "abc?", ("s", "s", "p")):
+        with pytest.raises(ValueError, match="columns must be three different names"):
+            formats.write(TABLE, tmp_path / "out.tsv", columns=columns)
 
 
 # --- writing and reading back ----------------------------------------------------------------------------------------

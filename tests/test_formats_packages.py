@@ -156,6 +156,7 @@ def test_freedict(tmp_path, packed, ending):
     [
         ("haus\tA", r"expected headword, offset and length \(base-64 digits\), found 'haus"),
         ("haus\tA\t?", "expected headword, offset and length"),
+        ("haus\tA\t", "expected headword, offset and length"),
         ("haus\tA\t////", r"offset 0 \+ length 16,777,215 is beyond the end of .*freedict-deu-eng.dict.dz"),
         ("haus\t////\tB", r"offset 16,777,215 \+ length 1 is beyond the end"),
         ("haus\tA\tI", "the entry at offset 0 of .*freedict-deu-eng.dict.dz is not UTF-8"),  # cuts a letter
@@ -354,6 +355,9 @@ def test_panlex_dump(tmp_path, extended, zipped):
         ({"expr": "id,langvar\n"}, r"expr\.csv: missing column txt"),
         ({"expr": ""}, r"expr\.csv: No columns"),
         ({"expr": DUMP["expr"] + "x,1,Maus,maus\n"}, r"expr\.csv: row 9: expected numbers in id, langvar"),
+        ({"expr": DUMP["expr"].replace("house,house", "house, home,house")}, r"expr\.csv: .*line 4, saw 5"),
+        ({"expr": DUMP["expr"].replace("Haus,haus", "Haus, Heim,haus")}, r"expr\.csv: expected 4 columns"),
+        ({"source": "id,grp,quality\n100,7,3\n101,7,5\n"}, "the source of the meaning 3, or its quality, is missing"),
         ({"denotation": "id,meaning,expr\n"}, "no entries"),
     ],
 )

@@ -85,6 +85,7 @@ def test_malformed_line(tmp_path, source, line, reason):
     "source, target, reason",
     [
         (SOURCE, "house 1 0 0\n", "de.vec holds vectors of 2 numbers and .*en.vec.gz of 3"),
+        (SOURCE.replace("3 2", "4 2"), TARGET, "de.vec: expected 4 vectors as its first line says, found 3"),
         ("", TARGET, "de.vec: no vectors of single words"),
         ("1 2\n. 1 0\n", TARGET, "de.vec: no vectors of single words"),
         ("Haus 1 0\n", "house -1 0\n", "no two words have a cosine above 0"),

@@ -209,6 +209,8 @@ def test_nothing_of_these_languages(tmp_path):
         read(path, languages=("de", "fr"))
     with pytest.raises(ValueError, match="pass languages="):
         read(path)
+    with pytest.raises(ValueError, match=r"or one \.tmx or \.tsv file, not a\.tmx, b\.tmx"):
+        read(zipped(tmp_path / "two.zip", {"a.tmx": TMX, "b.tmx": TMX}), languages=("de", "en"))
     with pytest.raises(ValueError, match="not nothing"):
         read(zipped(tmp_path / "empty.zip", {}), languages=("de", "en"))
     alone = write(tmp_path / "alone.de", GERMAN)

@@ -147,7 +147,7 @@ def test_push_rewrites_the_query():
 
 def test_queries_that_are_not_text_count_as_empty():
     frame = topics("Haus", None, math.nan, 3, "")
-    with pytest.warns(UserWarning, match="3 of 5 queries are not text"):
+    with pytest.warns(UserWarning, match="3 of 5 values in the column 'query' are not text"):
         out = SMTQueryTranslator(TABLE, 1)(frame)
     assert out["query_toks"].tolist() == [{"house": 0.5}, {}, {}, {}, {}]
     with pytest.warns(UserWarning, match="3 of 5"):

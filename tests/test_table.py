@@ -318,7 +318,7 @@ def test_invert_is_bayes_rule(weights, prior):
     conditional = share(weights)
     np.testing.assert_allclose(to_dense(table.invert(), 4, 5), share(conditional.T), atol=1e-6)
     joint = conditional * np.array(prior)[:, None]
-    inverted = table.invert(dict(zip(WORDS, prior, strict=True)))
+    inverted = table.invert(pd.Series(prior, WORDS))
     np.testing.assert_allclose(to_dense(inverted, 4, 5), share(joint.T), atol=1e-6)
     assert inverted.languages == ("en", "de") and inverted.meta["inverted_from"] == table.fingerprint
 

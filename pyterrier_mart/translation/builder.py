@@ -134,7 +134,7 @@ class EntryBuilder(Faults):
             noted["entries_not_of_single_words"] = dropped
         if self.malformed:
             noted["malformed_entries_skipped"] = self.malformed
-            self.warn_of_skipped(stacklevel=3)
+            self.warn_of_skipped()
         return Entries(self.source, self.target, s_words, t_words, s_ids, t_ids, w, weights, noted)
 
     def _check_probabilities(

@@ -68,9 +68,10 @@ def invert(entries: Entries, prior: Mapping[str, float] | None = None) -> Entrie
     """
     w = entries.w
     if prior is not None:
-        for word in entries.source_words:
-            check_number(f"the prior of {word!r}", prior.get(word, 0.0))
-        w = w * np.array([float(prior.get(word, 0.0)) for word in entries.source_words])[entries.s]
+        priors = {word: float(prior.get(word, 0.0)) for word in entries.source_words}
+        for word, value in priors.items():
+            check_number(f"the prior of {word!r}", value)
+        w = w * np.array(list(priors.values()))[entries.s]
     return Entries(
         entries.target, entries.source, entries.target_words, entries.source_words, entries.t, entries.s, w, "count",
         entries.meta,

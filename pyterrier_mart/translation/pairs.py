@@ -184,8 +184,8 @@ def choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, ..
     if len(both) == 1:
         (files,) = both.values()
         return files[codes[0]], files[codes[1]]
-    one = [name for ending in (".tmx", ".tsv") for name in names if name.lower().endswith(ending)]
-    if one and not both:
+    one = [name for name in names if name.lower().endswith((".tmx", ".tsv"))]
+    if len(one) == 1 and not both:
         return (one[0],)
     found = f"several: {listing(list(both))}; say which" if both else listing(package.names or [])
     raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_number, check_whole
+from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import Analyzer, QueryTerms
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
@@ -93,13 +93,11 @@ class SMTQueryTranslator(pt.Transformer):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Adds ``query_toks``, or rewrites ``query`` where ``push`` is set."""
         pt.validate.columns(inp, includes=["query"], context=self)
-        rows = inp["query"].tolist()
-        if missing := sum(not isinstance(query, str) for query in rows):
-            warnings.warn(f"{missing} of {len(rows)} queries are not text and count as empty", stacklevel=2)
+        rows = texts_of(inp, "query")
         if self.verbose and rows:
             rows = pt.tqdm(rows, desc=f"translate {'-'.join(self.table.languages)}", unit="q")
         translate = self.push_text if self.push else self.bag
-        made = [translate(query if isinstance(query, str) else "") for query in rows]
+        made = [translate(query) for query in rows]
         if not self.push:
             return inp.assign(query_toks=pd.Series(made, index=inp.index, dtype=object))
         out = pt.model.push_queries(inp.drop(columns="query_toks", errors="ignore"), keep_original=False)

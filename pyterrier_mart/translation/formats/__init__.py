@@ -140,8 +140,8 @@ def read(
         malformed = f" ({builder.malformed} malformed)" if builder.malformed else ""
         raise TableFormatError(f"{path}: no entries{malformed}")
     entries = builder.entries(weights or meant, {"source": path.name, "source_format": name, **(meta or {})})
-    if not len(entries):
-        raise TableFormatError(f"{path}: none of its {len(builder)} entries is a translation of a single word")
+    if not entries.w.any():
+        raise TableFormatError(f"{path}: none of its {len(builder)} entries is a translation of a single word above 0")
     return entries
 
 

@@ -209,17 +209,15 @@ def positions(
         raise ValueError(f"columns must be those of source, target and perhaps weight, not {columns!r}")
     places = []
     for column in columns:
-        place: Column = (
-            column % len(names) if isinstance(column, int) and -len(names) <= column < len(names) else column
-        )
-        if isinstance(place, str) and place in names:
-            place = names.index(place)
-        if not isinstance(place, int) or not place < len(names):
+        if isinstance(column, int) and -len(names) <= column < len(names):
+            places.append(column % len(names))
+        elif isinstance(column, str) and names.count(column) == 1:
+            places.append(names.index(column))
+        else:
             raise TableFormatError(
-                f"{where}: missing column {column!r}; found {', '.join(map(repr, names))}; if this is no header, say "
-                "which format it is, such as 'muse'"
+                f"{where}: {'more than one' if column in names else 'missing'} column {column!r}; found "
+                f"{', '.join(map(repr, names))}; if this is no header, say which format it is, such as 'muse'"
             )
-        places.append(place % len(names))
     return places
 
 
@@ -232,6 +230,8 @@ def write_delimited(
     delimiter: str,
 ) -> None:
     """Writes delimited columns: source, target and probability, after a line of their names if ``header``."""
+    if isinstance(columns, str) or len(set(columns)) != 3:
+        raise ValueError(f"columns must be three different names, not {columns!r}")
     # Words in normal form contain nothing that has to be quoted.
     with text_writer(path) as out:
         writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")

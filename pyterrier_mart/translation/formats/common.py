@@ -210,7 +210,7 @@ def fields(line: str, n: int) -> list[str]:
 
 
 def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the fields of delimited text, with the number of the line where each row ends; blank lines are left out.
+    """Yields the fields of delimited text, with the number of the line where each row starts; blank lines are left out.
 
     Args:
         stream: The bytes.
@@ -235,15 +235,16 @@ def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[in
 
     reader = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
+        start = last[0] + 1
         try:
             row = next(reader)
         except StopIteration:
             return
-        except csv.Error as err:
-            faults.bad(f"not CSV: {err}", last[0])
+        except csv.Error as err:  # of a quotation mark that is not closed, at the end of the file
+            faults.bad(f"not CSV: {err}", start)
         else:
             if row:
-                yield last[0], row
+                yield start, row
 
 
 def number(text: str, faults: Faults, line: int) -> float | None:

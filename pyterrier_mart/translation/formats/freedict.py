@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from pathlib import Path
 
@@ -134,7 +134,7 @@ def read_dictd(index: Text, dictionary: Text, builder: EntryBuilder) -> None:
                 # A fourth field may hold the headword as it was before it was normalised for sorting.
                 headword, *span = line.split("\t")[:3]
                 headwords[decode(span[0]), decode(span[1])].append((n, headword))
-            except (ValueError, IndexError):
+            except (ValueError, IndexError, TypeError):  # TypeError: no digit at all
                 builder.bad(f"expected headword, offset and length (base-64 digits), found {line[:80]!r}", n)
     with dictionary.open() as stream:
         text = stream.read()
@@ -175,10 +175,7 @@ def squash(word: str) -> str:
 
 def decode(digits: str) -> int:
     """Returns the number of base-64 digits, of which the first is the highest."""
-    value = 0
-    for digit in digits:
-        value = value * 64 + _DIGITS.index(digit)
-    return value
+    return reduce(lambda value, digit: value * 64 + digit, map(_DIGITS.index, digits))
 
 
 def encode(value: int) -> str:

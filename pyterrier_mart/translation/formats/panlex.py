@@ -63,7 +63,7 @@ def read_panlex_dump(
         sides.append(chosen["id"])
     parts = [expr[expr["langvar"].isin(pd.concat(sides))] for expr in dump.chunks("expr", ("id", "langvar"), ("txt",))]
     expressions = pd.concat(parts)
-    texts = [expressions[expressions["langvar"].isin(side)].set_index("id")["txt"] for side in sides]
+    texts = [expressions[expressions["langvar"].isin(side)].set_index("id")["txt"].to_dict() for side in sides]
 
     extended = dump.has("denotationx")
     chunks = (
@@ -80,8 +80,11 @@ def read_panlex_dump(
         sources = dump.read("source", ("id", "quality"), ("grp",)).rename(columns={"id": "source"})
         evidence = meanings.rename(columns={"id": "meaning"}).merge(sources, on="source")
     group = pd.to_numeric(evidence["grp"], errors="coerce").fillna(evidence["source"])
-    s, t = (denotations.loc[denotations["expr"].isin(side.index), ["meaning", "expr"]] for side in texts)
-    pairs = s.merge(t, on="meaning").merge(evidence.assign(grp=group), on="meaning")
+    s, t = (denotations.loc[denotations["expr"].isin(side), ["meaning", "expr"]] for side in texts)
+    pairs = s.merge(t, on="meaning")
+    for meaning in sorted(set(pairs["meaning"]) - set(evidence["meaning"])):
+        builder.bad(f"the source of the meaning {meaning}, or its quality, is missing")
+    pairs = pairs.merge(evidence.assign(grp=group), on="meaning")
     best = pairs.groupby(["expr_x", "expr_y", "grp"])["quality"].max()  # of each group's sources
     for (one, other), quality in best.groupby(level=[0, 1]).sum().items():
         builder.add(texts[0][one], texts[1][other], float(quality))
@@ -118,12 +121,12 @@ class Dump:
         columns = {*numbers, *texts}
         with self.package.open(member, self.verbose) as stream:
             try:
-                found = pd.read_csv(
-                    stream, usecols=columns.__contains__, dtype=str, keep_default_na=False, chunksize=_CHUNK
-                )
-                for chunk in found:
+                # All columns: with usecols=, rows that have too many would be read all the same.
+                for chunk in pd.read_csv(stream, dtype=str, keep_default_na=False, chunksize=_CHUNK):
                     if missing := columns - {"grp"} - set(chunk.columns):
                         raise TableFormatError(f"{where}: missing column {', '.join(sorted(missing))}")
+                    if not isinstance(chunk.index, pd.RangeIndex):
+                        raise TableFormatError(f"{where}: expected {len(chunk.columns)} columns as in its first line")
                     values = pd.DataFrame({name: pd.to_numeric(chunk[name], errors="coerce") for name in numbers})
                     bad = values.isna().any(axis=1)
                     for n in chunk.index[bad]:

@@ -114,12 +114,12 @@ def load(
     """Reads words in normal form and their vectors, scaled to length 1."""
     seen: dict[str, None] = {}
     flat = array("f")
-    dimensions = read = 0
+    promised = dimensions = read = 0
     with open_binary(path, verbose) as stream:
         for n, line in lines(stream, builder, str(path)):
             line = line.replace("\t", " ").rstrip(" ")
             if n == 1 and _HEADER.fullmatch(line):
-                dimensions = int(line.split()[1])
+                promised, dimensions = map(int, line.split())
                 continue
             if read == max_words:
                 break
@@ -142,6 +142,8 @@ def load(
             if len(words) == 1 and words[0] not in seen:
                 seen[words[0]] = None
                 flat.frombytes((vector / length).astype(np.float32).tobytes())
+    if read < min(promised, max_words) and not builder.malformed:
+        raise TableFormatError(f"{path}: expected {promised:,} vectors as its first line says, found {read:,}")
     if not seen:
         raise TableFormatError(f"{path}: no vectors of single words")
     return list(seen), np.frombuffer(flat, dtype=np.float32).reshape(-1, dimensions)
