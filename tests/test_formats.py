@@ -118,7 +118,7 @@ BAD_LINES = [
     ("lex.f2e", b"house Haus 0.5\nhom\xff Haus 0.2\ncat Katze 1", 2, "byte 4 of the line (0xff) is not UTF-8"),
     ("t.tsv", "source\ttarget\tprob\nHaus\thouse\t0.5\nHaus\thome\nKatze\tcat\t1", 3, "expected 3 columns, found 2"),
     ("t.csv", 'source,target,prob\n"Haus\n",house,0.5\n"Haus"x,home,1\nKatze,cat,1', 4, "not CSV: ',' expected after"),
-    ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\nx\n', 4, "not CSV: unexpected end of data"),
+    ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\nx', 4, "not CSV: unexpected end of data"),
     ("t.json", '{"Haus": {"house": 0.5, "home": "x"}, "Katze": {"cat": 1}}', 0, "'Haus' -> 'home', found 'x'"),
     ("t.json", '{"Haus": {"house": 0.5, "house": 0.2}, "Katze": {"cat": 1}}', 0, "the key 'house' is listed twice"),
     ("t.json", '{"Haus": {"house": 0.5}, "Maus": 3, "Katze": {"cat": 1}}', 0, "an object at 'Maus', found 3.0"),

@@ -209,7 +209,9 @@ def fields(line: str, n: int) -> list[str]:
     return found if len(found) == n else _BLANKS.split(line.strip(" \t"))
 
 
-def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def rows(
+    stream: IO[bytes], faults: Faults, delimiter: str, where: str | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Yields the fields of delimited text, with the number of the line where each row starts; blank lines are left out.
 
     Args:
@@ -217,12 +219,13 @@ def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[in
         faults: Where malformed lines are reported.
         delimiter: What separates fields. Between tabs, a quotation mark is a character like any other; between other
             characters, fields may be quoted as in CSV (RFC 4180).
+        where: What messages call the file; ``None``: what ``faults`` calls it.
 
     Raises:
         TableFormatError: If a line is malformed (unless skipped).
     """
     if delimiter == "\t":
-        for n, line in lines(stream, faults):
+        for n, line in lines(stream, faults, where):
             if line and not line.isspace():
                 yield n, line.split(delimiter)
         return
@@ -230,7 +233,7 @@ def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[in
     last = [0]  # the number of the line that was read last
 
     def feed() -> Iterator[str]:
-        for last[0], line in lines(stream, faults, ends=True):
+        for last[0], line in lines(stream, faults, where, ends=True):
             yield line
 
     reader = csv.reader(feed(), delimiter=delimiter, strict=True)
@@ -241,7 +244,7 @@ def rows(stream: IO[bytes], faults: Faults, delimiter: str) -> Iterator[tuple[in
         except StopIteration:
             return
         except csv.Error as err:  # of a quotation mark that is not closed, at the end of the file
-            faults.bad(f"not CSV: {err}", start)
+            faults.bad(f"not CSV: {err}", start, where)
         else:
             if row:
                 yield start, row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -10,11 +11,11 @@ import pandas as pd
 from pyterrier_mart.text import language_of
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Weights
-from pyterrier_mart.translation.formats.common import Package, listing
+from pyterrier_mart.translation.formats.common import Package, listing, rows
 
 __all__ = ["read_panlex_dump"]
 
-_CHUNK = 1 << 20  # rows
+_CHUNK = 1 << 16  # rows
 
 
 def read_panlex_dump(
@@ -118,19 +119,21 @@ class Dump:
             raise TableFormatError(f"{self.package.path}: missing {name}.csv; found {listing(sorted(self.names))}")
         member = self.names[f"{name}.csv"]
         where = self.package.where(member)
-        columns = {*numbers, *texts}
         with self.package.open(member, self.verbose) as stream:
-            try:
-                # All columns: with usecols=, rows that have too many would be read all the same.
-                for chunk in pd.read_csv(stream, dtype=str, keep_default_na=False, chunksize=_CHUNK):
-                    if missing := columns - {"grp"} - set(chunk.columns):
-                        raise TableFormatError(f"{where}: missing column {', '.join(sorted(missing))}")
-                    if not isinstance(chunk.index, pd.RangeIndex):
-                        raise TableFormatError(f"{where}: expected {len(chunk.columns)} columns as in its first line")
-                    values = pd.DataFrame({name: pd.to_numeric(chunk[name], errors="coerce") for name in numbers})
-                    bad = values.isna().any(axis=1)
-                    for n in chunk.index[bad]:
-                        self.builder.bad(f"row {n + 1}: expected numbers in {', '.join(numbers)}", where=where)
-                    yield chunk.reindex(columns=list(columns), fill_value="").assign(**values)[~bad]
-            except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as err:
-                raise TableFormatError(f"{where}: {err}") from err
+            found = rows(stream, self.builder, ",", where)
+            _, header = next(found, (1, []))
+            if missing := {*numbers, *texts} - {"grp", *header}:
+                raise TableFormatError(f"{where}: missing column {', '.join(sorted(missing))}")
+            part = None
+            while part is None or len(part) == _CHUNK:
+                part = list(islice(found, _CHUNK))
+                for n, row in part:
+                    if len(row) != len(header):
+                        self.builder.bad(f"expected {len(header)} columns, found {len(row)}", n, where)
+                lines = [n for n, row in part if len(row) == len(header)]
+                chunk = pd.DataFrame([row for _, row in part if len(row) == len(header)], lines, header, dtype=str)
+                values = pd.DataFrame({name: pd.to_numeric(chunk[name], errors="coerce") for name in numbers})
+                bad = values.isna().any(axis=1)
+                for n in chunk.index[bad]:
+                    self.builder.bad(f"expected numbers in {', '.join(numbers)}", n, where)
+                yield chunk.reindex(columns=[*numbers, *texts], fill_value="").assign(**values)[~bad]
