@@ -356,6 +356,9 @@ def test_lexicon(tmp_path, text):
     assert read(path, format="lexicon") == UNIFORM
     other = TranslationTable.read(path, "en", "de", format="lexicon")
     assert dict(other.translations("home")) == {"haus": 1.0} and "berlin" not in other
+    bad = put(tmp_path, "words.tsv", text.replace("house\t", ""))
+    with pytest.raises(TableFormatError, match=r"words.tsv, line [12]: expected (2 to 4 columns, found 1|\d columns)"):
+        read(bad, format="lexicon")
     with pytest.raises(ValueError, match="from or to English, not de-fr"):
         TranslationTable.read(path, "de", "fr", format="lexicon")
     with pytest.raises(ValueError, match="holds en-de, but en-so was asked for"):

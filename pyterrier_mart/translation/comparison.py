@@ -93,14 +93,14 @@ class Comparison:
         """Returns :meth:`largest_changes` as a frame."""
         return pd.DataFrame(self.largest_changes(), columns=list(Change._fields))
 
-    def as_json(self, top: int | None = None) -> dict[str, Any]:
-        """Returns the numbers, and at most ``top`` words of each kind, as JSON values."""
+    def as_json(self) -> dict[str, Any]:
+        """Returns the numbers and all words as JSON values."""
         return {
             "shared": len(self.shared), "only_a": len(self.only_a), "only_b": len(self.only_b),
             "changed": self.changed, "new_best": int(self.new_best.sum()), "mean_distance": self.mean_distance,
-            "words_only_in_a": self.only_a[:top], "words_only_in_b": self.only_b[:top],
-            "words_with_new_best": [change._asdict() for change in self.new_best_words(top)],
-            "largest_changes": [change._asdict() for change in self.largest_changes(top)],
+            "words_only_in_a": self.only_a, "words_only_in_b": self.only_b,
+            "words_with_new_best": [change._asdict() for change in self.new_best_words()],
+            "largest_changes": [change._asdict() for change in self.largest_changes()],
         }  # fmt: skip
 
     def __repr__(self) -> str:

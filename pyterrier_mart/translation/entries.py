@@ -44,9 +44,6 @@ class Entries:
     weights: Weights = "probability"
     meta: Mapping[str, Any] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.w)
-
 
 def table_analyzer(analyzer: Analyzer | str) -> Analyzer:
     """Returns the analyzer of a language that keeps stop words: whether they are used, queries and indexes decide."""

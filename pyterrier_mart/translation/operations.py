@@ -11,7 +11,7 @@ import numpy as np
 from pyterrier_mart.checks import check_number, check_whole
 from pyterrier_mart.translation.entries import Entries
 
-__all__ = ["backfill", "interpolate", "invert", "prune"]
+__all__ = ["invert", "mix", "prune"]
 
 #: A weight, as a share of the largest one, that is still something when a small probability is multiplied by it.
 _LEAST_SHARE = 1e-200
@@ -78,23 +78,16 @@ def invert(entries: Entries, prior: Mapping[str, float] | None = None) -> Entrie
     )  # fmt: skip
 
 
-def interpolate(parts: Sequence[Entries], weights: Sequence[float]) -> Entries:
+def mix(parts: Sequence[Entries], weights: Sequence[float], *, first_only: bool = False) -> Entries:
     """Returns the weighted mean of tables; each source word is averaged over those that have it.
 
     Args:
         parts: The entries of each table.
         weights: A positive weight for each.
+        first_only: Whether each source word is that of the first table that has it.
     """
     largest = max(weights)  # sums of weights as they are may be infinite
-    return _mixed(parts, [max(weight / largest, _LEAST_SHARE) for weight in weights], first_only=False)
-
-
-def backfill(one: Entries, other: Entries) -> Entries:
-    """Returns the entries of one table, and those of another for the source words that the first lacks."""
-    return _mixed([one, other], [1.0, 1.0], first_only=True)
-
-
-def _mixed(parts: Sequence[Entries], shares: Sequence[float], *, first_only: bool) -> Entries:
+    shares = [max(weight / largest, _LEAST_SHARE) for weight in weights]
     s_words = sorted({word for part in parts for word in part.source_words})
     t_words = sorted({word for part in parts for word in part.target_words})
     s_number = {word: i for i, word in enumerate(s_words)}

@@ -338,7 +338,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
         if len(shares) != len(tables) or not all(0 < share < float("inf") for share in shares):
             raise ValueError(f"weights must be {len(tables)} positive numbers, one for each table, not {weights!r}")
         check_same_words(self, *others)
-        mixed = operations.interpolate([table.as_entries() for table in tables], shares)
+        mixed = operations.mix([table.as_entries() for table in tables], shares)
         return TranslationTable.from_entries(mixed).with_meta(interpolated=described(tables, shares))
 
     def backfill(self, other: TranslationTable) -> TranslationTable:
@@ -351,7 +351,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
             ValueError: If languages or analyzers differ.
         """
         check_same_words(self, other)
-        filled = operations.backfill(self.as_entries(), other.as_entries())
+        filled = operations.mix([self.as_entries(), other.as_entries()], [1.0, 1.0], first_only=True)
         return TranslationTable.from_entries(filled).with_meta(backfilled=described((self, other), (1.0, 1.0)))
 
     def with_meta(self, **meta: Any) -> TranslationTable:

@@ -177,13 +177,9 @@ def read_columns(
         first = next(found, None)
         if first is None:
             return "uniform"  # nothing in the file, which the caller reports
-        width = len(first[1])
-        where = f"{path}, line {first[0]}"
-        s, t, *w = positions(first[1] if header else list(range(width)), columns, defaults, where)
+        names = first[1] if header else list(range(len(first[1])))
+        s, t, *w = positions(names, columns, defaults, f"{path}, line {first[0]}")
         for n, row in found if header else chain([first], found):
-            if len(row) != width:
-                builder.bad(f"expected {width} columns, found {len(row)}", n)
-                continue
             weight = number(row[w[0]], builder, n) if w else 1.0
             if weight is not None:
                 builder.add(row[s], row[t], weight, n)

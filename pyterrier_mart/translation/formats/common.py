@@ -212,7 +212,9 @@ def fields(line: str, n: int) -> list[str]:
 def rows(
     stream: IO[bytes], faults: Faults, delimiter: str, where: str | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the fields of delimited text, with the number of the line where each row starts; blank lines are left out.
+    """Yields the fields of delimited text, with the number of the line where each row starts.
+
+    Rows without text are left out. Rows of more or fewer fields than the first one are malformed.
 
     Args:
         stream: The bytes.
@@ -224,19 +226,16 @@ def rows(
     Raises:
         TableFormatError: If a line is malformed (unless skipped).
     """
-    if delimiter == "\t":
-        for n, line in lines(stream, faults, where):
-            if line and not line.isspace():
-                yield n, line.split(delimiter)
-        return
-
+    width = 0
     last = [0]  # the number of the line that was read last
 
     def feed() -> Iterator[str]:
         for last[0], line in lines(stream, faults, where, ends=True):
             yield line
 
-    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        feed(), delimiter=delimiter, quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL, strict=True
+    )
     while True:
         start = last[0] + 1
         try:
@@ -245,9 +244,13 @@ def rows(
             return
         except csv.Error as err:  # of a quotation mark that is not closed, at the end of the file
             faults.bad(f"not CSV: {err}", start, where)
-        else:
-            if row:
+            continue
+        if "".join(row).strip():
+            width = width or len(row)
+            if len(row) == width:
                 yield start, row
+            else:
+                faults.bad(f"expected {width} columns, found {len(row)}", start, where)
 
 
 def number(text: str, faults: Faults, line: int) -> float | None:

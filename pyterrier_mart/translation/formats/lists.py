@@ -72,13 +72,11 @@ def read_lexicon(path: Path, builder: EntryBuilder, *, verbose: bool) -> Weights
     if "en" not in languages:
         raise ValueError(f"{path}: a lexicon translates from or to English, not {'-'.join(languages)}")
     check_direction(path, builder, ordered=False)
-    width = 0
     with open_binary(path, verbose) as stream:
         for n, row in rows(stream, builder, "\t"):
-            width = width or min(max(len(row), 2), _CLDR_COLUMNS)
-            if len(row) != width:
-                builder.bad(f"expected {width} columns, found {len(row)}", n)
-            elif width < _CLDR_COLUMNS or row[-2] != row[-1]:
+            if not 2 <= len(row) <= _CLDR_COLUMNS:
+                builder.bad(f"expected 2 to {_CLDR_COLUMNS} columns, found {len(row)}", n)
+            elif len(row) < _CLDR_COLUMNS or row[-2] != row[-1]:
                 source, target = row[-2:] if languages[0] == "en" else row[:-3:-1]
                 builder.add(source, target, 1.0, n)
     return "uniform"

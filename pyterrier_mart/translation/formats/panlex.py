@@ -127,11 +127,7 @@ class Dump:
             part = None
             while part is None or len(part) == _CHUNK:
                 part = list(islice(found, _CHUNK))
-                for n, row in part:
-                    if len(row) != len(header):
-                        self.builder.bad(f"expected {len(header)} columns, found {len(row)}", n, where)
-                lines = [n for n, row in part if len(row) == len(header)]
-                chunk = pd.DataFrame([row for _, row in part if len(row) == len(header)], lines, header, dtype=str)
+                chunk = pd.DataFrame([row for _, row in part], [n for n, _ in part], header, dtype=str)
                 values = pd.DataFrame({name: pd.to_numeric(chunk[name], errors="coerce") for name in numbers})
                 bad = values.isna().any(axis=1)
                 for n in chunk.index[bad]:
