@@ -341,13 +341,16 @@ def test_restart(rerank, fails, files, left):
     assert not list(files.glob("*partial*"))
 
 
-def test_resumes_from_a_pipe(rerank, files, interrupted, monkeypatch):
-    expected = whole(rerank, "out.res", ("--rows", "rows.tsv"))
+def test_nothing_is_resumed_from_a_pipe(rerank, fails, files):
+    """The next one may hold other texts of the same documents."""
     given = (files / "rows.tsv").read_bytes()
     half = given[: given.index(b"\n", len(given) * 3 // 4)] + b"\tx\n"  # a column too many
     assert "expected 5 tab-separated columns" in rerank("--rows", "-", "-o", "out.res", given=half)[2]
-    code, text, _ = rerank("--rows", "-", "-o", "out.res", given=given)
-    assert code == 0 and " of them earlier" in text and read("out.res") == expected
+    assert not list(files.glob("*partial*"))
+    (files / "out.res.partial").write_bytes(b"{}\n")  # of a command that was killed
+    assert "was begun with something else" in fails("--rows", "-", "-o", "out.res", given=given)
+    os.mkfifo("pipe")
+    assert "--run must be a file, since it is read twice, not the pipe pipe" in fails(*RUN, "--run", "pipe", "-o", "x")
 
 
 def test_two_commands_at_once(rerank, files):
@@ -416,6 +419,11 @@ def test_wrong_arguments(fails, args, message):
             "first.res",
             "1 Q0 d 0 1 t\n3 Q0 d 0 1 t\n",
             "line 2: expected qid Q0 docno rank score tag, the qid one of --topics, found '3 Q0",
+        ),
+        (
+            "rows.tsv",
+            "qid\tquery\tdocno\ttext\n1\tWo?\td\t\n1\tWer?\te\t\n",
+            "rows.tsv, line 3: the query '1' was there before with another text; expected rows grouped by qid",
         ),
         ("first.res", b"1 Q0 \xff 0 1 t\n", "first.res, line 1: 'utf-8' codec can't decode byte 0xff"),
         ("topics.tsv", "", "first.res, line 1: expected qid Q0 docno rank score tag, the qid one of --topics"),

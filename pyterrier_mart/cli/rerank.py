@@ -89,8 +89,8 @@ def rerank(
 ) -> None:
     """Re-rank a first stage's results with a saved model.
 
-    An interrupted command resumes when it is given again: until it is done, the results are in OUTPUT.partial. Files
-    are UTF-8 text without quoting, plain or gzipped.
+    An interrupted command resumes when it is given again, unless it reads a pipe: until it is done, the results are in
+    OUTPUT.partial. Files are UTF-8 text without quoting, plain or gzipped.
     """
     from pyterrier_mart import MARTReRanker
 
@@ -102,6 +102,10 @@ def rerank(
     if len([value for value in three.values() if value is not None]) != (3 if rows is None else 0):
         raise ValueError("pass --run, --topics and --documents, or only --rows")
     known = read_topics(topics) if topics is not None else {}
+    inputs = {**three, "--rows": rows}
+    piped = {name for name, value in inputs.items() if value is not None and (value == "-" or Path(value).is_fifo())}
+    if "--run" in piped:
+        raise ValueError(f"--run must be a file, since it is read twice, not the pipe {run}")
 
     def read() -> Iterator[list[Row]]:
         if rows is not None:
@@ -110,7 +114,7 @@ def rerank(
 
     with closing(Texts()) as texts, ExitStack() as stack:
         total = None
-        if rows is None or not (rows == "-" or Path(rows).is_fifo()):
+        if "--rows" not in piped:
             # What is wrong with the rows should show before the work.
             queries = pt.tqdm(read(), desc="reading", unit="query", disable=not errors.is_terminal, leave=False)
             total = sum(map(texts.want, queries))
@@ -124,9 +128,11 @@ def rerank(
         if is_file:
             settings = {"version": __version__, "weights": reranker.weights, **reranker.settings()}
             settings |= {"--dtype": str(scorer.dtype), "--depth": depth, "--missing": missing}
-            for name, value in {**three, "--rows": rows}.items():
+            for name, value in inputs.items():
                 settings[name] = sha256(Path(value)) if value and Path(value).is_file() else value
-            sink = stack.enter_context(resumable(target, settings, restart))
+            if piped:  # nobody knows whether another pipe holds the same
+                settings["time"] = time.time()
+            sink = stack.enter_context(resumable(target, settings, restart, keeps=not piped))
         elif output != "-":
             sink = stack.enter_context(open(output, "wb"))
         done = score(scorer, chunked(read()), texts, sink, total, resumes=is_file)
@@ -134,9 +140,6 @@ def rerank(
         say(f"wrote {output} ({done})")
     else:
         say(f"scored {done}", errors)
-
-
-# ------------------------------------------------------------------------------------------------------------ reading
 
 
 def is_dataset(name: str) -> bool:
@@ -175,7 +178,7 @@ def read_topics(topics: str) -> dict[str, str]:
         frame = pt.get_dataset(topics).get_topics()
         if "query" not in frame:
             raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
-        return {str(qid): query for qid, query in zip(frame["qid"], frame["query"], strict=True)}
+        return {str(qid): q for qid, q in zip(frame["qid"], frame["query"], strict=True) if isinstance(q, str)}
     found: dict[str, str] = {}
     for n, cells in read_lines(topics, partial(cells_of, names=["qid", "query"])):
         if cells["qid"] in found:
@@ -221,9 +224,11 @@ def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | Non
     for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
         found: dict[str, Row] = {}
         for n, row in lines:
-            if qid in seen or row.docno in found:
-                what = f"the query {qid!r}" if qid in seen else f"its document {row.docno!r}"
-                raise ValueError(f"{path}, line {n}: {what} was there before; expected rows grouped by qid, each once")
+            query = next(iter(found.values()), row).query
+            if qid in seen or row.docno in found or row.query != query:
+                what = f"its document {row.docno!r}" if row.docno in found else f"the query {qid!r}"
+                what += " was there before" + " with another text" * (row.query != query)
+                raise ValueError(f"{path}, line {n}: {what}; expected rows grouped by qid, each once")
             found[row.docno] = row
         seen.add(qid)
         yield sorted(found.values(), key=lambda row: row.rank)[:depth]
@@ -297,9 +302,6 @@ def dataset_texts(name: str) -> Iterator[tuple[str, str]]:
         yield from ((document["docno"], document["text"]) for document in dataset.get_corpus_iter(verbose=False))
 
 
-# ------------------------------------------------------------------------------------------------ scoring and writing
-
-
 def score(
     scorer: Any, chunks: Iterable[list[Row]], texts: Texts, sink: IO[bytes], total: int | None, *, resumes: bool
 ) -> str:
@@ -356,10 +358,11 @@ def holds(sink: IO[bytes], rows: list[Row]) -> bool:
 
 
 @contextmanager
-def resumable(target: Path, settings: dict[str, Any], restart: bool) -> Iterator[IO[bytes]]:
+def resumable(target: Path, settings: dict[str, Any], restart: bool, *, keeps: bool) -> Iterator[IO[bytes]]:
     """Gives a file beside the output for its lines; when the block ends without an error, they become the output.
 
-    Its first line tells the settings: what another command left, with other settings, is not continued.
+    Its first line tells the settings: what another command left, with other settings, is not continued. After an error
+    it is kept to resume from, or deleted.
     """
     path, lock = (target.with_name(f"{target.name}.partial{ending}") for ending in ("", ".lock"))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -381,7 +384,10 @@ def resumable(target: Path, settings: dict[str, Any], restart: bool) -> Iterator
                 try:
                     yield file
                 except BaseException:
-                    say(f"results so far are in {path}; the same command resumes", errors)
+                    if keeps:
+                        say(f"results so far are in {path}; the same command resumes", errors)
+                    else:
+                        path.unlink()
                     raise
                 file.truncate()
                 file.seek(len(head))
