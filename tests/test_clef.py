@@ -237,6 +237,9 @@ def test_a_file_that_changes_or_goes(tmp_path):
         assert list(CLEF("en", home=tmp_path).documents()) == [f"LA010{i}94-0001" for i in members]
     data = CLEF("en", home=tmp_path)
     data.catalogue()
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"la\.zip has changed since the folder was looked through; make"):
+        data.documents()
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"la\.zip"):
         data.documents()
@@ -548,7 +551,7 @@ def test_names(name, canonical, collections):
     ("name", "message"),
     [
         ("clef/de-xx", "unknown language code 'xx'"),
-        ("clef/de-tr", r"'tr' is not available; there are bg, de.*Did you mean clef/de-"),
+        ("clef/de-tr", r"language must be one of bg, de.*, not 'tr'. Did you mean clef/de-"),
         ("clef/de-en/fr94", r"collections must be some of lat94, gh95 \(English\), not fr94"),
         ("clef", "CLEF datasets are called"),
     ],

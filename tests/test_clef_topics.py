@@ -185,6 +185,12 @@ def test_the_language_must_be_known():
         topics("1\tx\n", "queries.tsv")
 
 
+def test_a_file_of_gigabytes_is_no_topic_file(monkeypatch):
+    monkeypatch.setattr("pyterrier_mart.datasets.clef.topics._LONGEST", 1000)
+    with pytest.raises(ValueError, match=r"^big\.xml: larger than"):
+        topics("<top>" + " " * 1000, "big.xml")
+
+
 def test_damaged_topics_are_reported_and_the_others_read():
     content = (
         "<top>\n<num>GC1</num>\n<EN-title>a</EN-title>\n</top>\n"

@@ -76,7 +76,7 @@ class DocumentStore(Mapping[str, Mapping[str, str]]):
 
     def get_many(self, docnos: Iterable[str]) -> dict[str, dict[str, str]]:
         """Returns the documents with these docnos, in any order; those that do not exist are left out."""
-        asked = list(dict.fromkeys(docnos))
+        asked = [docno for docno in dict.fromkeys(docnos) if isinstance(docno, str)]  # SQLite takes 5 for "5"
         found = {}
         for path in self.paths:
             for start in range(0, len(asked), _BATCH):

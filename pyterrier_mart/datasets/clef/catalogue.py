@@ -28,7 +28,7 @@ from pyterrier_mart.datasets.paths import stores
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.problems import Problems
 
-__all__ = ["Catalogue", "below", "scan"]
+__all__ = ["Catalogue", "below", "scan", "stamp_of"]
 
 #: Another number makes older caches void.
 _VERSION = 3
@@ -59,6 +59,7 @@ class Catalogue:
             ``home`` too. Documents of no known collection are under ``""``.
         topics: By language and qid.
         judged: By collection, qid and docno, the labels. Those of no known collection are under ``""``.
+        stamps: By file, its size and time when it was looked at.
         files: How many files were looked at, those inside archives too.
         ignored: How many of them are neither documents nor topics nor judgments.
         ignored_names: What the first of these are called.
@@ -70,6 +71,7 @@ class Catalogue:
     documents: Mapping[str, Mapping[str, Mapping[str, int]]]
     topics: Mapping[str, Mapping[str, Topic]]
     judged: Mapping[str, Mapping[str, Mapping[str, int]]]
+    stamps: Mapping[str, list[int]]
     files: int
     ignored: int
     ignored_names: Sequence[str]
@@ -298,6 +300,7 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
             key: {qid: {docno: label for docno, (label, _) in known[qid].items()} for qid in sorted(known, key=int)}
             for key, known in judged.items()
         },
+        stamps={file: finding.stamp for file, finding in findings.items()},
         files=sum(finding.files for finding in findings.values()),
         ignored=sum(finding.ignored for finding in findings.values()),
         ignored_names=[name for finding in findings.values() for name in finding.ignored_names][:_NAMES_KEPT],

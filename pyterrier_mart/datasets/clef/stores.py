@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pyterrier_mart.archives import members, plain_name
-from pyterrier_mart.datasets.clef.catalogue import Catalogue, below
+from pyterrier_mart.datasets.clef.catalogue import Catalogue, below, stamp_of
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
 from pyterrier_mart.datasets.clef.documents import read_documents
 from pyterrier_mart.datasets.store import DocumentStore, build_store
@@ -27,8 +27,14 @@ def build(catalogue: Catalogue, collection: str, *, verbose: bool = False) -> Do
 
     Raises:
         FileNotFoundError: If a file is gone since the folder was looked through.
+        ValueError: If a file has changed since then.
     """
     inside = catalogue.documents[collection]
+    for file in inside:  # what is in another one is not known
+        if stamp_of(catalogue.home / file) != catalogue.stamps[file]:
+            raise ValueError(
+                f"{catalogue.home / file} has changed since the folder was looked through; make the dataset again"
+            )
 
     def read(
         path: Path, progress: Callable[[int], object], problems: Problems

@@ -19,6 +19,7 @@ from pyterrier_mart.text import LANGUAGES, language_of
 __all__ = ["QID_COLUMNS", "Topic", "canonical_qid", "is_topic", "language_of_name", "read_topics"]
 
 _DAMAGE = "damaged topics"
+_LONGEST = 64 << 20  # files of topics have some hundred kilobytes
 
 _QID = re.compile(r"(?:10\.2452/)?C?0*([1-9][0-9]{0,5})(?:-AH)?", re.IGNORECASE)
 _OPENING = re.compile(r"<top(?:ic)?(\s[^<>]*)?>", re.IGNORECASE)
@@ -105,9 +106,14 @@ def read_topics(parts: Iterable[bytes], name: str, problems: Problems) -> Iterat
         problems: Where damage is reported.
 
     Raises:
-        ValueError: If the language is neither in the file nor in its name.
+        ValueError: If the language is neither in the file nor in its name, or the file is too large for one of topics.
     """
-    text = decode(b"".join(parts))
+    data = bytearray()
+    for part in parts:
+        data += part
+        if len(data) > _LONGEST:
+            raise ValueError(f"{name}: larger than {_LONGEST >> 20} MB, which no file of topics is")
+    text = decode(bytes(data))
     yield from (marked_up if _OPENING.search(text) else tab_separated)(text, name, problems)
 
 
