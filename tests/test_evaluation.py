@@ -229,7 +229,7 @@ def test_metrics_are_those_of_experiment(both):
     )
     found = results.experiment(baseline="First")
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12, check_like=True)
-    pd.testing.assert_frame_equal(results.experiment(["AP@100", "P@10"], baseline=0), found)
+    pd.testing.assert_frame_equal(results.experiment(["AP@100", "P_10"], baseline=0), found)
     assert 0 < found["AP@100"][0] < 1 and found["AP@100"][0] != found["AP@100"][1]
     values = results.per_query("AP@100")
     assert list(values.columns) == ["name", "qid", "measure", "value"] and len(values) == 2 * len(TOPICS)
@@ -246,7 +246,7 @@ def test_correction_is_passed_on(both):
 def test_unknown_baseline_or_measure(both):
     with pytest.raises(ValueError, match="baseline must be one of First, Toy, not 'Other'"):
         both.experiment(baseline="Other")
-    with pytest.raises(NameError, match="APP"):
+    with pytest.raises(ValueError, match="APP@100"):
         both.experiment(["APP@100"])
 
 
@@ -426,6 +426,7 @@ def failing(**columns):
         ({"make_pipeline": failing(docno="a")}, "must give a docno once for each qid"),
         ({"make_pipeline": failing(qid="other")}, "must give the qids of the test topics, not such as .*'other'"),
         ({"qrels": QRELS.assign(qid="x")}, "qrels must be of the topics .*, not of x"),
+        ({"qrels": QRELS.rename(columns={"label": "relevance"})}, "qrels: missing column label"),
         ({"only": [5]}, r"only must be positions of folds from 0 to 4, not \[5\]"),
         ({"only": []}, "only must be"),
         ({"train_size": 0}, "train_size must be None or a whole number >= 1"),

@@ -263,6 +263,8 @@ def test_translations_of_a_query_count_once():
     means = {name: frame[frame["mode"] == "multi"].set_index("qid")["value"] for name, frame in frames.items()}
     a, b = (values.groupby(values.index.str[3:]).mean() for values in means.values())
     assert found["p-value"].iloc[2] == pytest.approx(stats.ttest_rel(b, a).pvalue)
+    with pytest.raises(ValueError, match=r"groups must have every qid, not all but ar-q0, .* and 30 more"):
+        paired_tests(frames, "a", groups={"de-q0": "q0"})
 
 
 def test_nothing_speaks_for_a_difference_between_the_same_values():

@@ -10,9 +10,8 @@ import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -22,8 +21,9 @@ import pandas as pd
 import pyterrier as pt
 from ir_measures import AP, P
 
+from pyterrier_mart import __version__
 from pyterrier_mart.checks import check_choice, check_whole
-from pyterrier_mart.datasets.columns import listed
+from pyterrier_mart.datasets.columns import listed, select_columns
 from pyterrier_mart.evaluation.folds import Fold, qids_of, shuffled, split
 from pyterrier_mart.evaluation.runs import as_run, read_run
 from pyterrier_mart.files import atomic_file
@@ -79,20 +79,25 @@ class CrossValidation:
             results.experiment(baseline='BM25', correction='holm')
 
         Args:
-            metrics: Measures, or their names as ir_measures has them (``'AP@100'``).
+            metrics: Measures, or their names as ir_measures has them (``'AP@100'``) or trec_eval (``'map'``).
             baseline: Name or position of the system to compare the others with.
             correction: How p-values are corrected for multiple testing, e.g. ``'holm'``; needs the package statsmodels.
             **kwargs: More arguments of :func:`pyterrier.Experiment`.
 
         Raises:
-            ValueError: If there is no such baseline.
+            ValueError: If there is no such baseline or metric.
         """
         if isinstance(baseline, str):
             check_choice("baseline", baseline, self.systems)
             baseline = self.systems.index(baseline)
         if isinstance(metrics, (str, ir_measures.Measure)):
             metrics = [metrics]
-        measures = [ir_measures.parse_measure(metric) if isinstance(metric, str) else metric for metric in metrics]
+        measures = []
+        for metric in metrics:
+            try:
+                measures.append(ir_measures.parse_measure(metric) if isinstance(metric, str) else metric)
+            except (NameError, ValueError):
+                measures += ir_measures.parse_trec_measure(metric)
         kwargs = {"baseline": baseline, "correction": correction, **kwargs}
         table = pt.Experiment(dict(self.runs), self.topics, self.qrels, measures, **kwargs)
         columns = ["name", *map(str, measures)]  # in this order, which ir_measures does not keep
@@ -103,8 +108,7 @@ class CrossValidation:
     def per_query(self, metrics: Iterable[Any] | str = METRICS) -> pd.DataFrame:
         """Returns ``name``, ``qid``, ``measure`` and ``value`` for each system, judged topic and measure.
 
-        Args:
-            metrics: As in :meth:`experiment`.
+        The measures are as in :meth:`experiment`.
         """
         table = self.experiment(metrics, perquery=True, filter_by_qrels=True)
         return table.sort_values(["name", "qid", "measure"], ignore_index=True)
@@ -188,6 +192,7 @@ def cross_validate(
             )
 
     topics = topics.assign(qid=qids_of(topics)).sort_values("qid", ignore_index=True)
+    select_columns("qrels", qrels, ["qid", "docno", "label"])
     qrels = qrels.assign(qid=qrels["qid"].astype(str), docno=qrels["docno"].astype(str))
     judged = rows_of(qrels, topics["qid"]).sort_values(["qid", "docno"], kind="stable", ignore_index=True)
     if not len(judged):
@@ -301,7 +306,11 @@ class FoldRunner:
             "rows": len(run),
             "metrics": averages(rows_of(self.qrels, fold.test), run),
             "settings": self.settings.get(name),
-            "versions": versions(),
+            "versions": {
+                "python": platform.python_version(),
+                "pyterrier_mart": __version__,
+                **{package: version(package) for package in ("pyterrier", "torch", "transformers")},
+            },
             "plan": self.plan,
             "queries": qids_by_part(fold),
         }
@@ -389,12 +398,3 @@ def averages(qrels: pd.DataFrame, run: pd.DataFrame) -> dict[str, float]:
     """Returns the metrics of a fold; none if it has no judged topic."""
     found = ir_measures.calc_aggregate(METRICS, *map(pt.model.to_ir_measures, (qrels, run))) if len(qrels) else {}
     return {str(measure): float(value) for measure, value in found.items() if not math.isnan(value)}
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of Python and of what is installed of what results depend on."""
-    found = {"python": platform.python_version()}
-    for name in ("pyterrier_mart", "pyterrier", "torch", "transformers"):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyterrier_mart.checks import check_choice, check_whole
+from pyterrier_mart.datasets.columns import refuse
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.vectors import unit
 
@@ -258,6 +259,7 @@ def paired_tests(
 
 def _per_query(frame: pd.DataFrame, groups: Mapping[str, str] | None) -> pd.Series:
     unit_of = frame["qid"] if groups is None else frame["qid"].map(groups)
+    refuse(frame.loc[unit_of.isna(), "qid"].drop_duplicates(), "groups must have every qid, not all but")
     each = frame.groupby(["mode", unit_of, frame["qid"]])["value"].mean()
     return each.groupby(level=[0, 1]).mean().sort_index().rename_axis(index=["mode", "unit"])
 
@@ -326,25 +328,16 @@ def _measure(ranked: Sequence[Ranked], corpus: MultilingualCorpus, k: int) -> pd
         relevant = judged[judged["query_lang"] == pool.query_lang]
         if pool.mode != "multi":
             relevant = relevant[relevant["doc_lang"] == pool.doc_lang]
-        asked.append(relevant[["qid", "docno"]].assign(pool=i))
-        found.append(pool.rows.assign(pool=i))
-    qrels, run = pd.concat(asked, ignore_index=True), pd.concat(found, ignore_index=True)
-    keys = qrels[["pool", "qid"]].drop_duplicates(ignore_index=True)
-    number = {key: str(i) for i, key in enumerate(zip(keys["pool"], keys["qid"], strict=True))}
-
-    def renamed(frame: pd.DataFrame, **columns: Any) -> pd.DataFrame:
-        ids = [number.get(key) for key in zip(frame["pool"], frame["qid"], strict=True)]
-        return pd.DataFrame({"query_id": ids, "doc_id": frame["docno"], **columns}).dropna(subset=["query_id"])
-
+        labels = {"mode": pool.mode, "query_lang": pool.query_lang, "doc_lang": pool.doc_lang}
+        asked.append(relevant.assign(query_id=f"{i} " + relevant["qid"], **labels))
+        found.append(pool.rows.assign(query_id=f"{i} " + pool.rows["qid"]))
+    qrels, run = pd.concat(asked).assign(relevance=1), pd.concat(found)
     # Ranks in the place of scores: trec_eval orders documents of equal scores by docno, and reads 32 bits of a score.
-    values = dict.fromkeys(range(len(keys)), 0.0)
-    for metric in ir_measures.iter_calc(
-        [ir_measures.AP @ k], renamed(qrels, relevance=1), renamed(run, score=-run["rank"].astype(float))
-    ):
-        values[int(metric.query_id)] = float(metric.value)
-    labels = pd.DataFrame([pool[:3] for pool in ranked], columns=["mode", "query_lang", "doc_lang"])
-    frame = labels.iloc[keys["pool"]].reset_index(drop=True)
-    return frame.assign(qid=keys["qid"], value=[values[i] for i in range(len(keys))])[_VALUES]
+    run["score"] = -run["rank"].astype(float)
+    frames = (frame.rename(columns={"docno": "doc_id"}).drop(columns="qid") for frame in (qrels, run))
+    values = {metric.query_id: metric.value for metric in ir_measures.iter_calc([ir_measures.AP @ k], *frames)}
+    frame = qrels.drop_duplicates("query_id", ignore_index=True)
+    return frame.assign(value=frame["query_id"].map(values).fillna(0.0))[_VALUES]
 
 
 # --------------------------------------------------------------------------------------------------------- vectors
