@@ -69,9 +69,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="e5-small")
     parser.add_argument("--table", help="a translation table instead of the bundled one")
     parser.add_argument("--model", type=Path, help="a saved MetaSBERTRetriever")
-    parser.add_argument(
-        "--mart-epochs", type=at_least(0), default=0, help="train MART for so many epochs (0: leave it out)"
-    )
+    parser.add_argument("--mart-epochs", type=at_least(0), default=0, help="epochs to train MART for (0: leave it out)")
     parser.add_argument("--mart-depth", type=at_least(1), default=10, help="documents that MART re-ranks (10)")
     parser.add_argument("--fold", type=int, choices=range(5), help="test on this fold of experiments.meta (all)")
     parser.add_argument("--max-length", type=int, nargs=2, default=[64, 96], metavar=("QUESTION", "DOCUMENT"))

@@ -134,7 +134,7 @@ def test_translations_of_an_answer_have_one_dgroup(xquad):
 def test_xquad_r_of_other_languages():
     corpus = MultilingualCorpus.xquad_r(["zho", "en"])
     assert corpus.doc_langs == ("en", "zh") and corpus.topics["query_lang"].unique().tolist() == ["zh", "en"]
-    for langs, message in ((["de", "fr"], "'fr' is not available"), (["de", "deu"], "langs: de is named twice")):
+    for langs, message in ((["de", "fr"], "language must be one of"), (["de", "deu"], "langs: de is named twice")):
         with pytest.raises(ValueError, match=message):
             MultilingualCorpus.xquad_r(langs)
 
@@ -175,6 +175,8 @@ def test_from_any_dataset():
     for given, lacking in (("query_lang", "doc_lang"), ("doc_lang", "query_lang")):
         with pytest.raises(ValueError, match=f"{lacking}: .* does not say its language"):
             MultilingualCorpus.from_dataset(Dataset(), **{given: "de"})
+    with pytest.raises(ValueError, match="not graded pairs as .*; use PairCorpus.sts17"):
+        MultilingualCorpus.from_dataset(pt.get_dataset("mart:sts17/tr-en"))
 
 
 # ------------------------------------------------------------------------------------------------------- from frames
@@ -469,7 +471,7 @@ def test_pairs_from_a_frame():
         ),
         (lambda f: PairCorpus.from_frame(f.assign(pair_id="p")), "pairs: more than one row with pair_id p$"),
         (lambda f: PairCorpus.from_frame(f.assign(lang2="e_n")), "pairs: lang2 must be a code"),
-        (lambda f: PairCorpus.sts17(["de-en"]), "has no pair 'de-en'"),
+        (lambda f: PairCorpus.sts17(["de-en"]), "track must be one of ar-ar"),
         (lambda f: PairCorpus.sts17(["ar-en", "ara-eng"]), "tracks: ar-en is named twice"),
         (lambda f: PairCorpus.sts17().restrict(["de-en"]), "tracks: .* has no de-en; it has ar-ar"),
         (lambda f: PairCorpus.sts17().subset([0, 250]), "rows: .* has no 250"),

@@ -180,7 +180,7 @@ def _grid(title: str, columns: Sequence[str], rows: Sequence[Any]) -> Table:
 
 
 def _say_first(lines: Sequence[str], most: int, count: int | None = None) -> None:
-    """Shows the first of so many lines."""
+    """Shows the first lines, and how many more there are."""
     for line in lines[:most]:
         _say(line)
     if (rest := (count or len(lines)) - len(lines[:most])) > 0:

@@ -53,7 +53,7 @@ def measure(
 
     Args:
         question_language: Language of the 1190 questions.
-        document_language: Language of the candidate sentences.
+        document_language: Language of the sentences.
         table: A table in that direction.
         encoder: For dense retrieval, what :func:`pyterrier_mart.encoders.resolve` takes; ``None`` leaves it out.
         engine: ``"auto"``, ``"pisa"`` or ``"terrier"``.
@@ -118,7 +118,7 @@ def measure_reranking(
 
     Args:
         question_language: Language of the questions.
-        document_language: Language of the candidate sentences.
+        document_language: Language of the sentences.
         table: A table in that direction.
         encoder: What :func:`pyterrier_mart.encoders.resolve` takes.
         questions: Maximum number of questions to train on; ``None`` for all of the fold, about 720.

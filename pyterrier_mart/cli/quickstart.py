@@ -116,7 +116,7 @@ def languages_of(pair: str) -> tuple[str, str]:
 
 
 def check_encoder(name: str) -> None:
-    """Raises an error if an encoder cannot be had."""
+    """Raises an error if there is no such encoder."""
     from transformers import AutoConfig
 
     path = resolve(name)

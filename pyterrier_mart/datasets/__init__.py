@@ -48,7 +48,7 @@ class MartDatasetProvider(pt.datasets.DatasetProvider):
         except ValueError as error:
             close = difflib.get_close_matches(name, self.list_dataset_names())
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise KeyError(f"There is no dataset {name!r}. {error}{hint}") from None
+            raise KeyError(f"There is no dataset {name!r}: {str(error).rstrip('.')}.{hint}") from None
 
     def list_dataset_names(self) -> Iterable[str]:
         """Returns the names of all datasets, without the ``mart:`` prefix."""

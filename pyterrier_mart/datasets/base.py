@@ -38,9 +38,8 @@ def choose_language(code: str, languages: Sequence[str]) -> str:
     Raises:
         ValueError: If ``code`` is none of them.
     """
-    language = language_of(code)
-    if language is None or language not in languages:
-        raise ValueError(f"The language {code!r} is not available; there are {', '.join(languages)}.")
+    language = language_of(code) or ""
+    check_choice("language", language, languages)
     return language
 
 
@@ -193,15 +192,13 @@ class TextLoader(pt.Transformer):
     def look_up(self, docnos: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """Returns those of the documents that exist."""
         documents = self.dataset.documents()
+        if not isinstance(documents, DocumentStore):
+            return documents
         found: dict[str, Mapping[str, str]] = {}
         distinct = list(dict.fromkeys(docnos))
         batches = range(0, len(distinct), _BATCH)
         for start in pt.tqdm(batches, desc="Text Loader", unit_scale=_BATCH, disable=not self.verbose):
-            batch = distinct[start : start + _BATCH]
-            if isinstance(documents, DocumentStore):
-                found |= documents.get_many(batch)
-            else:
-                found |= {docno: documents[docno] for docno in batch if docno in documents}
+            found |= documents.get_many(distinct[start : start + _BATCH])
         return found
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pyterrier_mart.checks import check_choice
-from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.datasets import sts17, xquad_r
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.columns import (
     among,
@@ -175,6 +175,8 @@ class MultilingualCorpus:
         Raises:
             ValueError: If a language is not given and not known, or :meth:`from_frames` refuses what the dataset has.
         """
+        if isinstance(dataset, sts17.STS17):
+            raise ValueError(f"dataset must have judgments, not graded pairs as {dataset!r}; use PairCorpus.sts17")
         query_lang = query_lang or language_of(getattr(dataset, "get_topics_lang", lambda: None)())
         doc_lang = doc_lang or language_of(getattr(dataset, "get_corpus_lang", lambda: None)())
         if query_lang is None or doc_lang is None:

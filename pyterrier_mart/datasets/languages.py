@@ -85,8 +85,6 @@ def resolve(dataset: Any) -> tuple[str, Any]:
             return dataset._irds_id, None
         if hasattr(dataset, "dataset_id"):
             return dataset.dataset_id(), None
-        if not hasattr(dataset, "get_corpus_lang"):
-            raise ValueError(f"dataset must be a dataset or the name of one, not {dataset!r}")
         return f"mart:{dataset.name}" if hasattr(dataset, "languages") else repr(dataset), dataset
     if dataset.startswith("irds:"):
         return dataset.removeprefix("irds:"), None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.base import MartDataset, read_data
 from pyterrier_mart.text import language_of
 
@@ -41,7 +42,7 @@ class STS17(MartDataset):
 
     :meth:`pairs` is the benchmark as published; systems are compared by Pearson's correlation with the gold scores. The
     other methods show it as a re-ranking collection: the first sentence of a pair is a topic, the second one its only
-    candidate, and both carry the pair's id. Labels are the gold scores, not binary judgments.
+    document, and both carry the pair's id. Labels are the gold scores, not binary judgments.
 
     ``es-en`` is track 4a. ``es-en-wmt`` is track 4b, machine translations with gold scores from 2 to 5, which is
     reported by itself.
@@ -82,8 +83,7 @@ class STS17(MartDataset):
             ValueError: If there is no such track.
         """
         canonical = "-".join(filter(None, map(language_of, track.split("-"))))
-        if canonical not in TRACKS:
-            raise ValueError(f"STS17 has no pair {track!r}; its pairs are {', '.join(TRACKS)}.")
+        check_choice("track", canonical, TRACKS)
         super().__init__(f"sts17/{canonical}", TRACKS[canonical].languages, ("text",))
         self.track = canonical
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyterrier as pt
 from pyterrier_mart.artifact import META, meta_bytes, read_meta
 from pyterrier_mart.checks import check_choice, check_number, check_whole
 from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.frames import warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval.documents import checked, documents_of
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
@@ -347,10 +347,9 @@ class BM25Retriever(pt.Transformer):
             queries.append({term: weight / top for term, weight in bag.items() if weight / top >= resolution})
             lost += sum(0 < weight / top < resolution for weight in bag.values())
         if lost:
-            warnings.warn(
+            warn(
                 f"{lost} query terms weigh less than {resolution:g} of their query's heaviest term, which "
-                f"{self.index.engine} cannot represent; they are left out",
-                stacklevel=3,
+                f"{self.index.engine} cannot represent; they are left out"
             )
         return queries
 

@@ -1,7 +1,8 @@
 """Inverts documents into PISA's uncompressed index files, in memory that does not grow with their number.
 
-It is here until pyterrier_pisa is right beyond 100,000 documents: its own inversion keeps so many in memory at a time,
-and merges what it wrote of them so that terms first met in a later part get postings of other terms (version 0.4.9).
+It is here until pyterrier_pisa is right beyond 100,000 documents: its own inversion keeps that many in memory at a
+time, and merges what it wrote of them so that terms first met in a later part get postings of other terms (version
+0.4.9).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _Ints = npt.NDArray[np.int64]
 def invert(documents: Iterable[Document], path: Path, *, run: int = _RUN) -> None:
     """Writes ``inv.docs``, ``inv.freqs``, ``inv.sizes``, ``fwd.documents`` and ``fwd.terms``.
 
-    The formats are those of PISA's documentation: lists of a length and so many 32-bit numbers, a list of postings for
+    The formats are those of PISA's documentation: lists of a length and as many 32-bit numbers, a list of postings for
     each term, terms in order of their UTF-8 bytes. Without documents nothing is written but the list of their names.
 
     Args:
