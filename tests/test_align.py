@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from pyterrier_mart import Analyzer, TranslationTable
-from pyterrier_mart.translation import align
 from pyterrier_mart.translation.builder import TableFormatError
 
 NUMBERS = ["eins", "zwei", "drei", "vier", "funf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwolf"]
@@ -145,25 +144,3 @@ def test_a_missing_aligner_names_the_extra(monkeypatch, aligner, module):
 
     with pytest.raises(ImportError, match=r"pip install 'pyterrier-mart\[align\]'"):
         TranslationTable.train_both(unread(), "de", "en", aligner=aligner)
-
-
-def side(lang, *sentences):
-    made = align.Side(lang)
-    for sentence in sentences:
-        made.add(sentence.split())
-    return made
-
-
-def test_links_become_places():
-    sides = side("de", "a b c", "d", "e f"), side("en", "x", "y z", "w v")
-    s, t = align.places(["0-0 2-0", "", "1-0 0-1"], *sides)
-    assert s.tolist() == [0, 2, 5, 4] and t.tolist() == [0, 0, 3, 4]
-    assert [len(links) for links in align.places(["", "", ""], *sides)] == [0, 0]
-
-
-def test_sides_spell_words_or_their_beginnings():
-    made = side("de", "haus und hausen", "haus")
-    assert made.sentences(None) == ["haus und hausen", "haus"]
-    assert made.sentences(4) == ["haus und haus", "haus"]
-    words, ranks = made.sorted_words()
-    assert words == ["haus", "hausen", "und"] and [words[i] for i in ranks] == "haus und hausen haus".split()

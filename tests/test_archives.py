@@ -8,42 +8,13 @@ import os
 import random
 import tarfile
 import tracemalloc
-import zipfile
 
 import pytest
+from packing import make_deb, make_tar, make_zip
 
 from pyterrier_mart.archives import ArchiveError, members
 
 FILES = {"a.txt": b"first", "folder/b.sgml": b"second\n" * 1000, "empty": b""}
-
-
-def make_zip(files, **options):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, **options) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
-
-
-def make_tar(files, mode="w", format=tarfile.PAX_FORMAT):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, format=format) as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
-def make_deb(files):
-    def member(name, content):
-        header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
-        return header + content + b"\n" * (len(content) % 2)
-
-    data = lzma.compress(make_tar(files))
-    return (
-        b"!<arch>\n" + member("debian-binary", b"2.0") + member("control.tar.xz", b"abc") + member("data.tar.xz", data)
-    )
 
 
 def read(path, **options):

@@ -13,39 +13,43 @@ def found(word, *known, lang="de"):
     return [(words[i], weight) for i, weight in other_forms(word, words, lang)]
 
 
-def test_longer_and_shorter_forms_are_found():
-    assert found("hauser", "haus", "maus") == [("haus", 1.0)]
-    assert found("haus", "hauser", "maus") == [("hauser", 1.0)]
-    assert found("hausern", "hauser", "haus") == [("hauser", 1.0)]  # the longest stem wins
-    assert found("kauften", "kaufte", "kauf") == [("kaufte", 1.0)]
+MANY = [f"stamm{letter}" for letter in "abcdefgh"]
+SPLITS = ["staat", "sangehorigkeit", "angehorigkeit", "staatsange", "horigkeit"]
 
 
-def test_forms_of_the_same_stem_share_the_weight():
-    assert found("kinderns", "kindern", "kindernd") == [("kindern", 0.5), ("kindernd", 0.5)]
-    many = [f"stamm{letter}" for letter in "abcdefgh"]
-    few = found("stamm", *many)
-    assert [word for word, _ in few] == many[:5] and sum(weight for _, weight in few) == pytest.approx(1)
-
-
-def test_at_most_three_letters_are_cut_off_or_put_on():
-    assert found("abcdefghijklm", "abcdefghij") == [("abcdefghij", 1.0)]
-    assert found("abcdefghijklm", "abcdefghi") == []
-    assert found("abcdefghij", "abcdefghijklm") == [("abcdefghijklm", 1.0)]
-    assert found("abcdefghij", "abcdefghijklmn") == []
-
-
-def test_stems_are_not_too_short():
-    assert found("rot", "rote") == []  # three letters
-    assert found("rote", "roten") == [("roten", 1.0)]
-    assert found("hause", "hau") == []
-    assert found("abcdefg", "abcd") == []  # four of seven letters: less than 0.6
-    assert found("abcdef", "abcd") == [("abcd", 1.0)]
-
-
-def test_compounds_are_split():
-    assert found("hausdach", "haus", "dach") == [("haus", 1.0), ("dach", 1.0)]
-    assert found("hausdach", "haus") == []
-    assert found("hausdach", "dach") == []
+@pytest.mark.parametrize(
+    ("word", "known", "expected"),
+    [
+        ("hauser", ["haus", "maus"], {"haus": 1.0}),
+        ("haus", ["hauser", "maus"], {"hauser": 1.0}),
+        ("hausern", ["hauser", "haus"], {"hauser": 1.0}),  # the longest stem wins
+        ("kauften", ["kaufte", "kauf"], {"kaufte": 1.0}),
+        # forms of the same stem share the weight
+        ("kinderns", ["kindern", "kindernd"], {"kindern": 0.5, "kindernd": 0.5}),
+        ("stamm", MANY, dict.fromkeys(MANY[:5], 0.2)),
+        # at most three letters are cut off or put on
+        ("abcdefghijklm", ["abcdefghij"], {"abcdefghij": 1.0}),
+        ("abcdefghijklm", ["abcdefghi"], {}),
+        ("abcdefghij", ["abcdefghijklm"], {"abcdefghijklm": 1.0}),
+        ("abcdefghij", ["abcdefghijklmn"], {}),
+        # stems are not too short: four letters, and 0.6 of the word
+        ("rot", ["rote"], {}),
+        ("rote", ["roten"], {"roten": 1.0}),
+        ("hause", ["hau"], {}),
+        ("abcdefg", ["abcd"], {}),
+        ("abcdef", ["abcd"], {"abcd": 1.0}),
+        # compounds, where there are no forms
+        ("hausdach", ["haus", "dach"], {"haus": 1.0, "dach": 1.0}),
+        ("hausdach", ["haus"], {}),
+        ("hausdach", ["dach"], {}),
+        ("hausdachs", ["hausdach", "haus", "dachs"], {"hausdach": 1.0}),
+        # the split with the longest shorter part; a last part known as it stands counts two letters more
+        ("staatsangehorigkeit", SPLITS, {"staatsange": 1.0, "horigkeit": 1.0}),
+        ("abcdefghijkl", ["abcde", "fghijkl", "abcdef", "ghijklm"], {"abcde": 1.0, "fghijkl": 1.0}),
+    ],
+)
+def test_forms_and_parts(word, known, expected):
+    assert dict(found(word, *known)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -71,17 +75,6 @@ def test_only_some_languages_form_compounds():
     assert found("hausdach", "haus", "dach", lang="en") == []
     assert found("hausdach", "haus", "dach", lang="tr") == []
     assert found("arbeitsvertrag", "arbeit", "vertrag", lang="fi") == []  # which links without letters
-
-
-def test_forms_come_before_parts():
-    assert found("hausdachs", "hausdach", "haus", "dachs") == [("hausdach", 1.0)]
-
-
-def test_the_split_with_the_longest_shorter_part_is_taken():
-    known = ["staat", "sangehorigkeit", "angehorigkeit", "staatsange", "horigkeit"]
-    assert found("staatsangehorigkeit", *known) == [("staatsange", 1.0), ("horigkeit", 1.0)]
-    # A last part that is known as it stands counts two letters more.
-    assert found("abcdefghijkl", "abcde", "fghijkl", "abcdef", "ghijklm") == [("abcde", 1.0), ("fghijkl", 1.0)]
 
 
 @pytest.mark.parametrize("word", ["1517", "b2b4", "a1234", "covid19", "", "x", "u.s.a", "3-4"])

@@ -1,16 +1,14 @@
 """Tables from resources as they are published, mixed, measured and compared, on the command line."""
 
 import gzip
-import io
 import json
 import os
 import sys
-import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 from commands import run_command
+from packing import tarred, zipped
 
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.cli.console import errors, out
@@ -70,26 +68,12 @@ def tables(tmp_path):
         made.save(tmp_path / f"{name}.table")
 
 
-def packed(path):
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, text in OPUS.items():
-                archive.writestr(name, text)
-    else:
-        with tarfile.open(path, "w:gz") as archive:
-            for name, text in OPUS.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(text)
-                archive.addfile(info, io.BytesIO(text.encode()))
-    return path
-
-
 # ------------------------------------------------------------------------------------------------------------- train
 
 
-@pytest.mark.parametrize("name", ["de-en.txt.zip", "de-en.tgz"])
-def test_train_from_an_archive(run, tmp_path, name):
-    packed(tmp_path / name)
+@pytest.mark.parametrize(("name", "pack"), [("de-en.txt.zip", zipped), ("de-en.tgz", tarred)])
+def test_train_from_an_archive(run, tmp_path, name, pack):
+    pack(tmp_path / name, OPUS)
     run("train", name, "-s", "de", "-t", "en", "-o", "out", "--licence", "CC0")
     table = TranslationTable.load("out")
     assert all(next(iter(table.translations(word))) == other for word, other in NUMBERS.items())
@@ -141,9 +125,6 @@ def test_vectors(run, fails, tmp_path):
         "vectors", *swapped, "-o", "new"
     )
     assert "out exists; name another path or pass --overwrite" in fails("vectors", *args, "-o", "out")
-
-
-# ----------------------------------------------------------------------------------------------------------- convert
 
 
 # --------------------------------------------------------------------------------------------------------------- mix
@@ -249,10 +230,6 @@ def test_diff_of_the_terms_of_topics(run, tables, tmp_path):
 @pytest.mark.parametrize("width", [40, 80])
 def test_nothing_is_cut_off_in_a_narrow_terminal(run, monkeypatch, capfd, tables, width):
     monkeypatch.setattr(out, "_width", width)
-    for args in (
-        ["report", "a.table", "b.table", "c.table"],
-        ["diff", "de-en", "de-en"],
-        ["diff", "a.table", "b.table"],
-    ):
+    for args in (["report", "a.table", "b.table", "c.table"], ["diff", "a.table", "b.table"]):
         code, text, _ = run_command(monkeypatch, capfd, "table", *args)
         assert code == 0 and "…" not in text and max(map(len, text.splitlines())) <= width

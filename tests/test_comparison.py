@@ -86,13 +86,13 @@ def test_against_plain_computation(a, b):
 
 def test_large_tables_take_seconds():
     rng = np.random.default_rng(1)
-    n = 200_000
+    n = 60_000
     frame = TranslationTable.load("de-en").to_frame().sample(n, replace=True, random_state=1)
-    frame["source"] = [f"w{i}" for i in rng.integers(0, 60_000, n)]
+    frame["source"] = [f"w{i}" for i in rng.integers(0, 20_000, n)]
     frame = frame.drop_duplicates(["source", "target"])
     a = TranslationTable.from_frame(frame, "de", "en", weights="count")
     b = a.prune(top_k=2)
     start = time.process_time()
     found = compare(a, b)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 2
     assert not found.only_a and found.changed > 1000

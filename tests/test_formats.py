@@ -25,13 +25,13 @@ CSV = 'prob,target,note,source\n0.75,house,"a ""big"",\nthing",Haus\n0.25,home,,
 PSQ = '{"Haus": {"house": 0.75,\n "home": 2.5e-1},\n"Katze": {"cat": 1}}'
 MUSE = "Haus house\nHaus\thome\nKatze  cat\n"
 
-PROBABLE = {  # format -> name of the file, text, options
-    "moses-target-source": ("lex.e2f", MOSES, {}),
-    "source-target": ("de-en.actual.ti.final", GIZA, {}),
-    "tsv": ("t.tsv", TSV, {}),
-    "csv": ("t.csv", CSV, {}),
-    "psq": ("t.json", PSQ, {}),
-    "panlex": ("p.tsv", TSV.replace("prob", "quality").replace("0.75", "6").replace("0.25", "2"), {}),
+PROBABLE = {  # format -> name of the file, text
+    "moses-target-source": ("lex.e2f", MOSES),
+    "source-target": ("de-en.actual.ti.final", GIZA),
+    "tsv": ("t.tsv", TSV),
+    "csv": ("t.csv", CSV),
+    "psq": ("t.json", PSQ),
+    "panlex": ("p.tsv", TSV.replace("prob", "quality").replace("0.75", "6").replace("0.25", "2")),
 }
 
 
@@ -53,9 +53,9 @@ def read(path, **options):
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize("change", [lambda t: t, lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
 def test_example(tmp_path, name, ending, change):
-    file, text, options = PROBABLE[name]
+    file, text = PROBABLE[name]
     path = put(tmp_path, file + ending, change(text))
-    table = read(path, format=name, **options)
+    table = read(path, format=name)
     assert table == TABLE
     assert table.meta["source"] == path.name
     assert table.meta["source_format"] == name
@@ -95,17 +95,15 @@ def test_tsv_options(tmp_path, text, options):
     assert read(put(tmp_path, "t.tsv", text), **options) == TABLE
 
 
-def test_tsv_has_no_quoting(tmp_path):
-    table = read(put(tmp_path, "t.tsv", 'source\ttarget\tprob\n"Haus\thouse"\t1\n'))
-    assert table.prob("house", "haus") == 1.0
-
-
 def test_weights_and_phrases(tmp_path):
     path = put(tmp_path, "t.tsv", "source\ttarget\tprob\nHaus\thouse\t3\nHaus\tbig home\t1\n")
     assert read(path, weights="count", phrases="split").translations("haus") == {
         "house": 0.75, "big": 0.125, "home": 0.125,
     }  # fmt: skip
     assert read(path, weights="uniform").translations("haus") == {"house": 1.0}
+    # Between tabs, a quotation mark is a character like any other.
+    unquoted = read(put(tmp_path, "t.tsv", 'source\ttarget\tprob\n"Haus\thouse"\t1\n'))
+    assert unquoted.prob("house", "haus") == 1.0
 
 
 # --- malformed files -------------------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 import gzip
 import io
 import lzma
-import tarfile
 import tracemalloc
-import zipfile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packing import make_deb, tarred, zipped
 
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
@@ -56,26 +55,6 @@ def read(path, source="de", target="en", **options):
     return TranslationTable.read(path, source, target, **options)
 
 
-def tarred(path, files, mode):
-    with tarfile.open(path, mode) as archive:
-        for name, data in files.items():
-            data = data.encode() if isinstance(data, str) else data
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
-
-
-def ar(path, files):
-    """A Debian package: an ar archive."""
-    data = b"!<arch>\n"
-    for name, content in files.items():
-        data += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
-        data += b"\n" * (len(content) % 2)
-    path.write_bytes(data)
-    return path
-
-
 def dictd(folder="deu-eng/", name="deu-eng"):
     return {
         f"{folder}{name}.index": INDEX,
@@ -84,10 +63,10 @@ def dictd(folder="deu-eng/", name="deu-eng"):
     }
 
 
-def deb(tmp_path, name="dict-freedict-deu-eng_2022.04.21-1_all.deb"):
-    files = dictd("./usr/share/dictd/", "freedict-deu-eng")
-    data = tarred(tmp_path / "data.tar.xz", files, "w:xz").read_bytes()
-    return ar(tmp_path / name, {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", "data.tar.xz": data})
+def deb(tmp_path):
+    path = tmp_path / "dict-freedict-deu-eng_2022.04.21-1_all.deb"
+    path.write_bytes(make_deb(dictd("./usr/share/dictd/", "freedict-deu-eng")))
+    return path
 
 
 # --- FreeDict --------------------------------------------------------------------------------------------------------
@@ -285,18 +264,18 @@ def test_any_bytes_are_read_or_refused(junk, at, cut):
 
 def test_memory_does_not_grow_with_the_file():
     class Long:
-        left = 2_000
+        left = 300
 
         def read(self, size):
             self.left -= 1
-            return b"<T>" if self.left == 1_999 else entry().encode() * 30 if self.left else b""
+            return b"<T>" if self.left == 299 else entry().encode() * 30 if self.left else b""
 
     stream = Long()
     tracemalloc.start()
     n = sum(1 for _ in records(stream, EntryBuilder("de", "en", on_error="skip"), "x", frozenset({"entry"})))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert n == 1_998 * 30 and peak < 2_000_000
+    assert n == 298 * 30 and peak < 2_000_000
 
 
 # --- PanLex ----------------------------------------------------------------------------------------------------------
@@ -327,15 +306,12 @@ def dump(directory, **changes):
 
 
 @pytest.mark.parametrize("extended", [False, True])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_panlex_dump(tmp_path, extended, zipped):
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_panlex_dump(tmp_path, extended, as_zip):
     changes = {"denotation": None, "meaning": None, "source": None, "denotationx": EXTENDED} if extended else {}
     path = dump(tmp_path / "panlex-20240101-csv", **changes)
-    if zipped:
-        with zipfile.ZipFile(tmp_path / "panlex.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-            for file in path.iterdir():
-                packed.write(file, f"{path.name}/{file.name}")
-        path = tmp_path / "panlex.zip"
+    if as_zip:
+        path = zipped(tmp_path / "x.zip", {f"{path.name}/{file.name}": file.read_bytes() for file in path.iterdir()})
     table = read(path)
     # house: max(3, 5) of group 7 + 4; home: 4
     assert table.translations("Haus") == pytest.approx({"house": 9 / 13, "home": 4 / 13})

@@ -2,14 +2,12 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import re
-import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
+from packing import tarred, zipped
 
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.translation.builder import TableFormatError
@@ -28,13 +26,9 @@ def read(*paths, **options):
 
 def test_tab_separated(tmp_path):
     path = write(tmp_path / "pairs.tsv", "\ufeffEin Haus.\tA house.\tignored\r\n\"Zwei\"\t'Two'\n\t\nletzte\tlast")
-    assert read(path) == [("Ein Haus.", "A house."), ('"Zwei"', "'Two'"), ("letzte", "last")]
-    assert read(str(path)) == read(path)
-
-
-@pytest.mark.parametrize(("columns", "expected"), [((1, 3), ("a", "c")), ((3, 2), ("c", "b")), ((2, 2), ("b", "b"))])
-def test_columns(tmp_path, columns, expected):
-    assert read(write(tmp_path / "pairs.tsv", "a\tb\tc\n"), columns=columns) == [expected]
+    assert read(path) == read(str(path)) == [("Ein Haus.", "A house."), ('"Zwei"', "'Two'"), ("letzte", "last")]
+    for columns, expected in (((1, 3), ("a", "c")), ((3, 2), ("c", "b")), ((2, 2), ("b", "b"))):
+        assert read(write(tmp_path / "abc.tsv", "a\tb\tc\n"), columns=columns) == [expected]
 
 
 def test_parallel(tmp_path):
@@ -125,23 +119,6 @@ TMX = """<?xml version="1.0" encoding="UTF-8"?>
 <tu><tuv xml:lang="de"><seg>Ein &lt; zwei.</seg></tuv><tuv xml:lang="en"><seg>One &lt; two.</seg></tuv></tu>
 </body></tmx>
 """
-
-
-def zipped(path, files):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return path
-
-
-def tarred(path, files, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
-        for name, text in files.items():
-            data = text.encode() if isinstance(text, str) else text
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
 
 
 def folder(path, files):

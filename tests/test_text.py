@@ -122,15 +122,6 @@ def test_words(lang, text, expected):
     assert [word.text for word in Analyzer(lang).spans(text)] == expected.split()
 
 
-@pytest.mark.parametrize("lang", SPACED)
-def test_composed_and_decomposed_text_is_the_same(lang):
-    text = "Ångström naïve Łódź Tiếng Việt ọ̀rọ̀ ёлка йод Οδυσσεύς İstanbul أحمد آمن مُحَمَّدٌ क़लम हिन्दी 한국어 ǿ ΐ ṩ"
-    analyzer = Analyzer(lang)
-    composed, decomposed = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
-    assert composed != decomposed
-    assert analyzer.tokens(composed) == analyzer.tokens(decomposed) == analyzer.tokens(text)
-
-
 def test_folding_can_be_chosen():
     assert Analyzer("vi", fold=True).tokens("Tiếng Việt ĐẮK") == ["tieng", "viet", "dak"]
     assert Analyzer("ru", fold=False).tokens("Ёлка йод") == ["ёлка", "йод"]
@@ -290,6 +281,7 @@ def test_one_character_can_be_several_words():
 
 @settings(max_examples=300, deadline=None)
 @given(text=ANY_TEXT, lang=st.sampled_from(SPACED), fold=st.sampled_from([None, None, True, False]))
+@example(text="Ångström Łódź Việt ọ̀rọ̀ ёлка йод Οδυσσεύς İstanbul أحمد مُحَمَّدٌ क़लम 한국어 ǿ ΐ ṩ", lang="vi", fold=None)
 @example(text="\u02bc\xdf\u200b\u0dd9\u11a8", lang="de", fold=None)
 @example(text="\u2126\u0dca\u0640\u3099", lang="el", fold=None)
 @example(text="\u0dca\u0304'\uff9eİ", lang="en", fold=None)
@@ -331,45 +323,23 @@ def test_white_space_separates(a, b, space, lang):
 # ------------------------------------------------------------------------------------------------------ transformer
 
 
-def test_transform_takes_missing_texts_and_empty_frames():
-    frame = pd.DataFrame({"text": ["a b", None, np.nan, pd.NA, 5, ""]}, dtype=object)
+def test_transform():
+    texts = ["a b", None, np.nan, pd.NA, 5, ""]
+    frame = pd.DataFrame({"text": texts, "title": "x y", "toks": [{"old": 1}] * 6}, dtype=object)
     assert Analyzer("en")(frame)["toks"].tolist() == [{"a": 1, "b": 1}, {}, {}, {}, {}, {}]
-    out = Analyzer("en")(frame.iloc[:0])
-    assert list(out.columns) == ["text", "toks"] and len(out) == 0 and out["toks"].dtype == object
-
-
-def test_transform_reads_another_column_and_replaces_counts():
-    frame = pd.DataFrame({"title": ["x y"], "toks": [{"old": 1}]})
-    assert Analyzer("en", text_field="title")(frame)["toks"].tolist() == [{"x": 1, "y": 1}]
-    with pytest.raises(Exception, match="text"):
-        Analyzer("en")(frame)
-
-
-def test_equality_hash_and_repr():
-    same = [Analyzer("de"), Analyzer("deu"), Analyzer("de", fold=True), Analyzer("de", verbose=True)]
-    other = [
-        Analyzer("en"), Analyzer("de", stop=True), Analyzer("de", stop=["die"]), Analyzer("de", fold=False),
-        Analyzer("de", numbers=False), Analyzer("de", text_field="title"),
-    ]  # fmt: skip
-    assert len(set(same)) == 1 and len({same[0], *other}) == 1 + len(other)
-    assert Analyzer("de") != "de" and Analyzer("de", stop=["a", "b"]) == Analyzer("de", stop={"b", "a"})
-    assert repr(Analyzer("de")) == "Analyzer('de')"
-    assert repr(Analyzer("de", stop=True, fold=False, numbers=False)) == (
-        "Analyzer('de', stop=True, fold=False, numbers=False)"
+    assert Analyzer("en", text_field="title")(frame)["toks"].tolist() == [{"x": 1, "y": 1}] * 6
+    assert repr(Analyzer("vi", stop=["die"], fold=True, numbers=False)) == (
+        "Analyzer('vi', stop={'die'}, fold=True, numbers=False)"
     )
-    assert repr(Analyzer("vi")) == "Analyzer('vi')" and repr(Analyzer("vi", fold=True)) == "Analyzer('vi', fold=True)"
-    assert repr(Analyzer("de", stop=["die"])) == "Analyzer('de', stop={'die'})"
 
 
-@pytest.mark.parametrize("lang", ["de", "zh", "th"])
-def test_pickle(lang):
-    if lang != "de":
-        pytest.importorskip({"th": "pythainlp", "zh": "rjieba"}[lang])
+@pytest.mark.parametrize(("lang", "module"), [("zh", "rjieba"), ("th", "pythainlp")])
+def test_pickle_of_what_has_a_segmenter(lang, module):
+    pytest.importorskip(module)
     analyzer = Analyzer(lang, stop=["x"], numbers=False, text_field="title", verbose=True)
     analyzer.spans("我 ภาษาไทย Straße x")  # fills the caches
     again = pickle.loads(pickle.dumps(analyzer))
     assert again == analyzer and again.verbose and again.tokens("Straße x 5") == ["strasse"]
-    assert again.spans("Straße") == [Word("strasse", 0, 6)]
 
 
 def test_specification():
