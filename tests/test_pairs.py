@@ -79,26 +79,6 @@ def test_parallel_files_of_different_length(tmp_path, on_error):
                 assert len(read(*paths, on_error="skip")) == 1
 
 
-def test_files_that_cannot_be_read(tmp_path):
-    some = write(tmp_path / "some", "a\tb\n")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read(some, tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=f"{tmp_path.name} holds some; pass languages="):
-        read(tmp_path)
-    fake = tmp_path / "fake.gz"
-    fake.write_text("a\tb\n")
-    with pytest.raises(ArchiveError, match=r"fake\.gz: not a gz file"):
-        read(fake)
-    packed = tmp_path / "half.gz"
-    packed.write_bytes(gzip.compress(bytes(range(256)) * 50)[:100])
-    with pytest.raises(ArchiveError, match=r"half\.gz"):
-        read(packed, on_error="skip")
-    with pytest.raises(ValueError, match="on_error must be"):
-        read(some, on_error="ignore")
-
-
 # --- what corpora are published as ------------------------------------------------------------------------------------
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -126,6 +106,37 @@ def folder(path, files):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         write(path / name, text)
     return path
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "error", "message"),
+    [
+        (["nowhere"], {}, FileNotFoundError, "nowhere"),
+        (["some", "nowhere"], {}, FileNotFoundError, "nowhere"),
+        (["nowhere"], {"languages": ("de", "en")}, FileNotFoundError, "nowhere"),
+        (["folder"], {}, ValueError, "folder holds x; pass languages="),
+        (["fake.gz"], {}, ArchiveError, r"fake\.gz: not a gz file"),
+        (["half.gz"], {"on_error": "skip"}, ArchiveError, r"half\.gz"),
+        (["some"], {"on_error": "ignore"}, ValueError, "on_error must be"),
+        (["some"], {"columns": (0, 1)}, ValueError, "columns must be two numbers from 1"),
+        (["de-en.zip"], {"languages": ("de", "fr")}, ValueError, r"end in \.de and \.fr, .* not README, LICENSE, Euro"),
+        (["de-en.zip"], {}, ValueError, "pass languages="),
+        (["empty.zip"], {"languages": ("de", "en")}, ValueError, "not nothing"),
+        (["two.zip"], {"languages": ("de", "en")}, ValueError, r"or one \.tmx or \.tsv file, not a\.tmx, b\.tmx"),
+        (["x.de"], {"languages": ("de", "en")}, FileNotFoundError, r"expected x\.de and x\.en in .*, found x\.de"),
+        (["y.en", "x.de"], {"languages": ("de", "en")}, ValueError, "is named for en, expected de-en; name the source"),
+        (["t.tsv", "t.tsv"], {}, TableFormatError, r"t\.tsv and .*t\.tsv have tabs in their first lines"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, paths, options, error, message):
+    folder(tmp_path, {"some": "a\n", "folder/x": "", "x.de": GERMAN, "y.en": ENGLISH, "t.tsv": "la casa\tthe house\n"})
+    (tmp_path / "fake.gz").write_text("a\tb\n")
+    (tmp_path / "half.gz").write_bytes(gzip.compress(bytes(range(256)) * 50)[:100])
+    for name, files in {"de-en": OPUS, "empty": {}, "two": {"a.tmx": TMX, "b.tmx": TMX}}.items():
+        zipped(tmp_path / f"{name}.zip", files)
+    with pytest.raises(error, match=message):
+        read(*(tmp_path / path for path in paths), **options)
+    assert read(tmp_path / "x.de", tmp_path / "y.en", languages=("de", "en")) == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -180,27 +191,6 @@ def test_one_pair_of_several(tmp_path):
         read(path / "train", languages=("de", "en"))
 
 
-def test_nothing_of_these_languages(tmp_path):
-    path = zipped(tmp_path / "de-en.txt.zip", OPUS)
-    with pytest.raises(ValueError, match=r"two files whose names end in \.de and \.fr, .* not README, LICENSE, Euro"):
-        read(path, languages=("de", "fr"))
-    with pytest.raises(ValueError, match="pass languages="):
-        read(path)
-    with pytest.raises(ValueError, match=r"or one \.tmx or \.tsv file, not a\.tmx, b\.tmx"):
-        read(zipped(tmp_path / "two.zip", {"a.tmx": TMX, "b.tmx": TMX}), languages=("de", "en"))
-    with pytest.raises(ValueError, match="not nothing"):
-        read(zipped(tmp_path / "empty.zip", {}), languages=("de", "en"))
-    alone = write(tmp_path / "alone.de", GERMAN)
-    with pytest.raises(FileNotFoundError, match=r"expected alone\.de and alone\.en in .*, found alone\.de"):
-        read(alone, languages=("de", "en"))
-    other = write(tmp_path / "other.en", ENGLISH)
-    with pytest.raises(ValueError, match="is named for en, expected de-en; name the source side first"):
-        read(other, alone, languages=("de", "en"))
-    assert read(alone, other, languages=("de", "en")) == PAIRS
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read(tmp_path / "nowhere", languages=("de", "en"))
-
-
 def test_lines_in_archives_are_named(tmp_path):
     broken = {"a.de": b"eins\n\xff\n", "a.en": "one\ntwo\n"}
     for path in (zipped(tmp_path / "a.zip", broken), tarred(tmp_path / "a.tgz", broken)):
@@ -231,10 +221,3 @@ def test_tmx(tmp_path, packed):
             read(path, languages=("de", "en"))
         with pytest.warns(UserWarning, match="not well-formed XML"):
             assert read(path, languages=("de", "en"), on_error="skip")[:2] == PAIRS[:2]
-
-
-def test_two_files_of_pairs_are_not_two_sides(tmp_path):
-    for name in ("part1.tsv", "part2.tsv"):
-        (tmp_path / name).write_text("la casa\tthe house\n")
-    with pytest.raises(TableFormatError, match=r"part1.tsv and .*part2.tsv have tabs in their first lines"):
-        list(read_pairs(tmp_path / "part1.tsv", tmp_path / "part2.tsv"))

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -132,28 +131,13 @@ def test_push_rewrites_the_query():
     assert again["query_1"].tolist() == frame["query"].tolist() and again["query_0"].tolist() == out["query"].tolist()
 
 
-def test_queries_that_are_not_text_count_as_empty():
-    frame = topics("Haus", None, math.nan, 3, "")
-    with pytest.warns(UserWarning, match="3 of 5 values in the column 'query' are not text"):
-        out = SMTQueryTranslator(TABLE, 1)(frame)
-    assert out["query_toks"].tolist() == [{"house": 0.5}, {}, {}, {}, {}]
-    with pytest.warns(UserWarning, match="3 of 5"):
-        assert SMTQueryTranslator(TABLE, push=True)(frame)["query"].tolist() == ["house", "", "", "", ""]
-
-
 def test_changed_settings_take_effect():
-    smt = SMTQueryTranslator(TABLE)
+    smt, options = SMTQueryTranslator(TABLE), {}
     smt.bag("Wo ist das Haus")
     for name, value in (("top_k", 1), ("threshold", 0.6), ("stop", True), ("relate", False), ("stemmer", str.upper)):
+        options[name] = value
         smt.set_parameter(name, value)
-        assert smt.bag("Wo ist das Bankhaus, Haus") == bag_of(smt).bag("Wo ist das Bankhaus, Haus"), name
-
-
-def bag_of(smt):
-    """A new translator with the settings of another."""
-    return SMTQueryTranslator(
-        smt.table, smt.top_k, threshold=smt.threshold, relate=smt.relate, stop=smt.stop, stemmer=smt.stemmer
-    )
+        assert list(smt.bag("Wo ist das Bankhaus, Haus").items()) == bag("Wo ist das Bankhaus, Haus", **options), name
 
 
 def test_a_table_can_be_named_by_its_directory(tmp_path):
@@ -226,16 +210,13 @@ def test_the_engines_agree(lang, tmp_path):
     assert means[0] == pytest.approx(means[1], abs=1e-3) and means[0] > 0.1
 
 
-@pytest.fixture(scope="module")
-def english():
-    """English documents, and a table whose targets have other endings than the documents' words."""
-    docs = [
-        {"docno": "d1", "text": "The elected officials were running houses for the poor."},
-        {"docno": "d2", "text": "A cat sleeps in the garden of my neighbour."},
-        {"docno": "d3", "text": "Cities of the north trade in fishes."},
-        {"docno": "d4", "text": "Nothing to see."},
-    ]
-    table = TranslationTable.from_dict(
+def test_an_index_that_pisa_made_the_usual_way(tmp_path):
+    pisa = pytest.importorskip("pyterrier_pisa", reason="PISA has wheels for Linux on x86-64 only")
+    texts = [
+        "The elected officials were running houses for the poor.", "A cat sleeps in the garden of my neighbour.",
+        "Cities of the north trade in fishes.", "Nothing to see.",
+    ]  # fmt: skip
+    table = TranslationTable.from_dict(  # whose targets have other endings than the documents' words
         {
             "katze": {"cats": 0.75, "the": 0.25}, "haus": {"housing": 1.0}, "fisch": {"fishing": 0.5, "fish": 0.5},
             "stadt": {"city": 1.0},
@@ -243,18 +224,13 @@ def english():
         "de",
         "en",
     )  # fmt: skip
-    return SimpleNamespace(docs=docs, table=table, expected={"Katze": "d2", "Haus": "d1", "Fisch": "d3", "Stadt": "d3"})
-
-
-def test_an_index_that_pisa_made_the_usual_way(english, tmp_path):
-    pisa = pytest.importorskip("pyterrier_pisa", reason="PISA has wheels for Linux on x86-64 only")
     index = pisa.PisaIndex(str(tmp_path / "index"), stemmer="porter2", text_field="text")
-    index.index(english.docs)
+    index.index([{"docno": f"d{i}", "text": text} for i, text in enumerate(texts, start=1)])
     # What the tokeniser gives for a word that is not ASCII, or for nothing: no stem.
     assert index.tokenize("") == index.tokenize("नमस्ते") == []
-    smt = SMTQueryTranslator(english.table, stemmer=lambda word: "".join(index.tokenize(word)))
+    smt = SMTQueryTranslator(table, stemmer=lambda word: "".join(index.tokenize(word)))
     assert smt.bag("Fisch") == {"fish": 1.0} and smt.bag("नमस्ते") == {"नमस्ते": 1.0}
     bm25 = index.bm25(query_weighted=True, toks_scale=10_000.0)
-    for query, docno in english.expected.items():
+    for query, docno in {"Katze": "d2", "Haus": "d1", "Fisch": "d3", "Stadt": "d3"}.items():
         assert (smt >> bm25).search(query)["docno"].tolist()[0] == docno, query
     assert (smt >> bm25).search("नमस्ते").empty
