@@ -258,11 +258,10 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(run, monkeypatch, width):
 
 def test_lookup(run):
     code, text, _ = run("table", "lookup", "de-en", "Straße", "--top-k", "2")
-    rows = [line.split("│") for line in text.splitlines() if "│" in line]
-    assert code == 0 and text.startswith("strasse (de → en)")
+    assert code == 0 and text.startswith("strasse (de → en)") and "█" in text
     found = TranslationTable.load("de-en").translations("strasse", 2)
-    assert [(row[1].strip(), row[2].strip()) for row in rows] == [(word, f"{p:.4f}") for word, p in found.items()]
-    assert "█" in text
+    rows = [line.split("│")[1:3] for line in text.splitlines() if "│" in line]
+    assert [[word.strip(), p.strip()] for word, p in rows] == [[word, f"{p:.4f}"] for word, p in found.items()]
 
 
 def test_lookup_of_known_and_unknown_words(run, small):
@@ -334,6 +333,7 @@ def test_train_skips_malformed_lines_and_says_so(run, tmp_path):
         (["pairs.tsv", "-o", "folder", "--overwrite"], "folder exists and is not replaced, since it holds no pt_meta"),
         (["pairs.tsv", "--reverse", "./out"], "--output out and --reverse out must be two directories"),
         (["pairs.tsv", "--reverse", "pairs.tsv/x/y"], "pairs.tsv is not a directory"),
+        (["pairs.tsv", "--min-count", "1e9"], "no two words were linked at least --min-count 1e+09 times"),
     ],
 )
 def test_train_errors(fails, tmp_path, pairs, small, args, message):
@@ -341,11 +341,6 @@ def test_train_errors(fails, tmp_path, pairs, small, args, message):
     (tmp_path / "folder" / "precious").write_text("mine")
     (tmp_path / "half.gz").write_bytes(gzip.compress(b"a\tb\n" * 99)[:20])
     assert message in fails("table", "train", "-s", "de", "-t", "en", "-o", "out", *args)
-
-
-def test_train_leaves_nothing_over(fails, pairs):
-    args = ["table", "train", pairs, "-s", "de", "-t", "en", "-o", "out", "--min-count", "1e9"]
-    assert "no two words were linked at least --min-count 1e+09 times" in fails(*args)
 
 
 # ----------------------------------------------------------------------------------------------------- table convert
@@ -391,10 +386,7 @@ def test_convert_replaces_only_when_asked(run, fails, tmp_path, small):
         (["de-en", "out", "--from", "tsv", "-s", "de", "-t", "en"], "de-en: No such file or directory"),
         (["de-en", "t.out"], "cannot tell the format of 't.out' by its name"),
         (["de-en", "t.out", "--to", "excel"], "--to must be one of table, moses"),
-        (
-            ["de-en", "out", "-s", "en", "-t", "de"],
-            "the table de-en translates de-en, but --source and --target say en-",
-        ),
+        (["de-en", "out", "-s", "en"], "the table de-en translates de-en, but --source and --target say en-en"),
         (["de-en", "file/out"], "file is not a directory"),
         (["de-en", "folder", "--overwrite", "--to", "tsv"], "cannot write the file folder: it is a directory"),
         (["de-en", "folder", "--overwrite"], "folder exists and is not replaced, since it holds no pt_meta.json"),
@@ -406,15 +398,6 @@ def test_convert_errors(fails, tmp_path, args, message):
     (tmp_path / "file").write_text("text")
     (tmp_path / "t.tsv").write_text("house\thaus\t0.5\n")
     assert message in fails("table", "convert", *args)
-
-
-@pytest.mark.parametrize("name", ["t.tsv", "t.json.gz", "out"])
-def test_disk_is_full(fails, small, monkeypatch, name):
-    def no_room(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", no_room)
-    assert f"error: cannot write {name}: No space left on device" in fails("table", "convert", "small.table", name)
 
 
 # ------------------------------------------------------------------------------------------------ around the commands

@@ -151,7 +151,6 @@ def test_mix_by_filling(run, tables):
     ("args", "message"),
     [
         (["a.table"], "expected two tables or more, found only a.table"),
-        (["a.table", "en-de"], "en-de translates en-de, and a.table de-en; expected tables of one direction"),
         (["a.table", "nowhere"], "no translation table at 'nowhere'"),
         (["a.table", "b.table", "--weights", "1"], "weights must be 2 positive numbers, one for each table, not [1.0]"),
         (["a.table", "b.table", "--weights", "1,0"], "weights must be 2 positive numbers"),
