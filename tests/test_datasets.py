@@ -7,7 +7,7 @@ import pytest
 
 from pyterrier_mart.datasets import STS17, MartDatasetProvider, XQuADR, sts17, xquad_r
 
-CANDIDATES = {
+SENTENCES = {
     "ar": 1222, "de": 1276, "el": 1234, "en": 1180, "es": 1215, "hi": 1244, "ru": 1219, "th": 852, "tr": 1167,
     "vi": 1209, "zh": 1196,
 }  # fmt: skip
@@ -15,7 +15,7 @@ ANSWERING = {
     "ar": 790, "de": 818, "el": 798, "en": 787, "es": 796, "hi": 798, "ru": 787, "th": 603, "tr": 764,
     "vi": 794, "zh": 784,
 }  # fmt: skip
-languages = pytest.mark.parametrize("language", CANDIDATES)
+languages = pytest.mark.parametrize("language", SENTENCES)
 
 
 def corpus(dataset):
@@ -25,9 +25,9 @@ def corpus(dataset):
 # ---------------------------------------------------------------------------------------------------------- XQuAD-R
 
 
-def test_candidates_equal_the_published_table():
+def test_sentences_are_as_many_as_published():
     sizes = {language: len(XQuADR(language).get_corpus_iter(verbose=False)) for language in xquad_r.LANGUAGES}
-    assert sizes == CANDIDATES
+    assert sizes == SENTENCES
     assert sum(sizes.values()) == 13014
 
 

@@ -192,6 +192,10 @@ def test_bare_estimators_and_plain_transformers():
         def transform(self, inp):
             return super().transform(FirstStage()(inp))
 
+    trained = Toy()
+    trained.weight = 1.0
+    cross_validate(pt.apply.generic((FirstStage() >> trained).transform), TOPICS, QRELS)
+    assert not Toy.fits
     cross_validate(lambda fold: Alone(), TOPICS, QRELS, only=[0])
     cross_validate(lambda fold: FirstStage() >> Toy() >> pt.apply.generic(lambda x: x) % 5, TOPICS, QRELS, only=[0])
     assert len(Toy.fits) == 2
@@ -229,18 +233,15 @@ def test_metrics_are_those_of_experiment(both):
     )
     found = results.experiment(baseline="First")
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12, check_like=True)
-    pd.testing.assert_frame_equal(results.experiment(["AP@100", "P_10"], baseline=0), found)
+    corrected = results.experiment(["AP@100", "P_10"], baseline=0, correction="holm")
+    pd.testing.assert_frame_equal(corrected[list(found)], found)
+    assert "AP@100 p-value corrected" in corrected
     assert 0 < found["AP@100"][0] < 1 and found["AP@100"][0] != found["AP@100"][1]
     values = results.per_query("AP@100")
     assert list(values.columns) == ["name", "qid", "measure", "value"] and len(values) == 2 * len(TOPICS)
     assert values.groupby("name")["value"].mean().to_dict() == pytest.approx(
         dict(zip(expected["name"], expected["AP@100"], strict=True))
     )
-
-
-def test_correction_is_passed_on(both):
-    pytest.importorskip("statsmodels")
-    assert "AP@100 p-value corrected" in both.experiment(baseline=0, correction="holm").columns
 
 
 def test_unknown_baseline_or_measure(both):
@@ -358,15 +359,10 @@ def test_resumes_where_it_stopped(tmp_path, both, error):
         cross_validate(stops, TOPICS, QRELS, path=tmp_path)
     assert len(Toy.fits) == 3
     assert sorted(f.name for f in (tmp_path / "pipeline").glob("*.json")) == [f"fold-{i}.json" for i in range(3)]
+    (tmp_path / "pipeline" / "fold-1.json").unlink()  # which is written last
     results = cross_validate(ranker, TOPICS, QRELS, path=tmp_path)
-    assert [toy.seed for toy in Toy.fits[3:]] == [45, 46]
+    assert [toy.seed for toy in Toy.fits[3:]] == [43, 45, 46]
     assert results.runs["pipeline"].equals(both.runs["Toy"])
-
-
-def test_a_fold_that_is_not_complete_is_done_again(finished, both):
-    os.remove(finished / "pipeline" / "fold-1.json")
-    results = cross_validate(ranker, TOPICS, QRELS, path=finished)
-    assert [toy.seed for toy in Toy.fits] == [43] and results.runs["pipeline"].equals(both.runs["Toy"])
 
 
 def test_a_system_is_added(finished, both):
@@ -445,20 +441,6 @@ def test_one_model_is_not_trained_in_two_folds():
     with pytest.raises(ValueError, match="already trained in another fold or system"):
         cross_validate(lambda fold: FirstStage() >> toy, TOPICS, QRELS)
     assert len(Toy.fits) == 1
-
-
-def test_a_model_that_is_not_to_be_trained():
-    toy = Toy()
-    toy.weight = 1.0
-    cross_validate({"Zero-shot": pt.apply.generic((FirstStage() >> toy).transform)}, TOPICS, QRELS)
-    assert not Toy.fits
-
-
-def test_progress(capfd):
-    cross_validate(FirstStage(), TOPICS, QRELS)
-    assert capfd.readouterr() == ("", "")
-    cross_validate(FirstStage(), TOPICS, QRELS, verbose=True)
-    assert "cross-validation" in capfd.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------------------- tables
@@ -543,12 +525,6 @@ def test_tables_of_experiments():
     assert list(table.columns[:3]) == ["name", "AP@100", "P@10"]
     assert [line.split(" | ")[1][-1] for line in to_markdown(table).split("\n")[2:6]] == list("2▲▼2")
     assert np.isnan(table["AP@100 p-value"][3])  # no difference at all, and yet not the baseline
-    lines = to_markdown(table).split("\n")
-    for i, line in enumerate(lines[2:6]):
-        p, value = table["AP@100 p-value"][i], table["AP@100"][i]
-        mark = " ▲" if p < 0.05 and value > table["AP@100"][0] else " ▼" if p < 0.05 else ""
-        assert line.split(" | ")[1].replace("*", "") == f"{value:.3f}{mark}"
-    assert "than First" in lines[-2]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_what_is_done_is_not_done_again(done, results, monkeypatch):
     assert table((results / "one.md").read_text()) == table(text)
 
 
-def test_an_interrupted_run_goes_on(done, results, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes(done, results, tmp_path, monkeypatch):
     _, arguments, _, data, _ = done
     fit, fitted = MARTReRanker.fit, []
 
