@@ -98,7 +98,7 @@ def figure_systems(args: argparse.Namespace) -> dict[str, System]:
     elif args.figure == 5:
         variants = {way: ("maml", {"query_sampling": way}) for way in QUERY_SAMPLING}
     else:
-        # With the loss's margin of 1 no candidate would be easy: cosines of this encoder are from 0.7 to 1.
+        # With the loss's margin of 1 no document would be easy: cosines of this encoder are from 0.7 to 1.
         variants = {kind: ("maml", {"negatives": kind, "triplet_margin": 0.05}) for kind in NEGATIVES}
     for label, (algorithm, changes) in variants.items():
         if args.systems and label not in args.systems:
@@ -184,7 +184,7 @@ def arguments() -> argparse.ArgumentParser:
         metavar="N",
         help="number of development articles to choose the step on (all; 0: keep the last step)",
     )
-    parser.add_argument("--dev-languages", nargs="+", help="choose it on questions and candidates in these (all)")
+    parser.add_argument("--dev-languages", nargs="+", help="languages of queries and documents to choose it on (all)")
     parser.add_argument("--metric", choices=["multi", "bi", "mono", "mean"], default="multi", help="to choose it by")
     parser.add_argument("--centring-texts", type=at_least(1), default=200, help="of each language and side (200)")
     parser.add_argument(

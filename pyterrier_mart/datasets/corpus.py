@@ -191,8 +191,6 @@ class MultilingualCorpus:
             topics["qgroup"] = topics["qid"].str.partition("-")[2]
             topics["group"] = topics["qid"].map(dataset.articles()).map(titles.__getitem__)
             docs["group"] = [titles[article_of[int(docno.split("-")[1])]] for docno in docs["docno"]]
-        elif hasattr(dataset, "articles"):
-            topics["group"] = topics["qid"].map(dataset.articles())
         name = dataset.name if isinstance(dataset, MartDataset) else str(dataset)
         return cls.from_frames(topics, docs, dataset.get_qrels(), name)
 

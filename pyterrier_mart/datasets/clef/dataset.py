@@ -14,7 +14,7 @@ from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import settings
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
-from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, documents_found
+from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences
 from pyterrier_mart.datasets.clef.topics import Topic
 from pyterrier_mart.datasets.paths import home as home_of
 from pyterrier_mart.datasets.store import DocumentStore
@@ -290,23 +290,6 @@ class CLEF(MartDataset):
         return self._documents
 
     # ------------------------------------------------------------------------------------------- what is there of CLEF
-
-    def counts(self) -> pd.DataFrame:
-        """Returns what was found beside what CLEF and the paper state: ``what``, ``name``, ``found``, ``expected``.
-
-        ``expected`` is NA where they state nothing.
-        """
-        catalogue, pair = self.catalogue(), "-".join(self.languages)
-        documents = {key: documents_found(catalogue, key) for key in self.collections}
-        labels = [label for judged in self.judgments().values() for label in judged.values()]
-        rows: list[tuple[str, str, int, int | None]] = [
-            *(("documents", key, found, COLLECTIONS[key].documents) for key, found in documents.items()),
-            *(("topics", code, len(catalogue.topics.get(code, {})), None) for code in self.topic_languages()),
-            ("topics", pair, len(self.found_qids()), self._stated()),
-            ("judgments", pair, len(labels), None),
-            ("relevant", pair, sum(label > 0 for label in labels), None),
-        ]
-        return pd.DataFrame(rows, columns=["what", "name", "found", "expected"]).astype({"expected": "Int64"})
 
     def check(self) -> list[str]:
         """Returns what differs from CLEF and the paper, one sentence each: documents, topics, languages, judgments."""
