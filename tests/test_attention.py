@@ -269,13 +269,6 @@ def test_a_query_longer_than_the_passage_leaves_room_for_the_document():
     assert not is_identity(found[0])
 
 
-def test_words_of_a_query_that_were_cut_off_link_to_nothing():
-    query = "x " * 29 + "Katze"
-    with pytest.warns(UserWarning, match="is cut"):
-        (found,) = check(tokenizer("letters"), TABLE, [query], ["cat"], max_length=64)
-    assert found[-2, :-4].max() == 0
-
-
 def test_both_sides_from_right_to_left():
     table = TranslationTable.from_dict({"كتاب": {"کتابی": 0.5}}, "ar", "fa")
     assert not is_identity(matrix("هذا كِتَاب", "این کتابی", table, tokenizer("e5-small")))

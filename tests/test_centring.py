@@ -131,15 +131,6 @@ def test_a_vector_of_zeros_stays_finite():
     assert np.array_equal(unit(zeros), zeros)
 
 
-def test_inputs_are_not_changed(centring):
-    vectors = np.stack(DOCS["doc_vec"])
-    before, topics, docs = vectors.copy(), TOPICS.copy(deep=True), DOCS.copy(deep=True)
-    LanguageCentering().fit(TOPICS, DOCS).apply(vectors, DOCS["doc_lang"].tolist(), "document")
-    assert np.array_equal(vectors, before)
-    pd.testing.assert_frame_equal(TOPICS, topics)
-    pd.testing.assert_frame_equal(DOCS, docs)
-
-
 # ----------------------------------------------------------------------------------------------------------- languages
 
 

@@ -459,6 +459,7 @@ def test_what_is_trained_and_adapted(encoder):
     [
         ({"adapt": "no_such"}, r"adapt must match a weight of the model, such as '0\.model\.embeddings.*not 'no_such'"),
         ({"adapt": "("}, r"adapt must be a regular expression, not '\('"),
+        ({"adapt": ""}, "adapt must match a weight of the model, .*not ''"),
         ({"adapt": "last:9"}, "adapt must be last:N with N from 1 to the model's 2 layers, not 'last:9'"),
         ({"freeze": "first:x"}, "freeze must be first:N with N from 1 to the model's 2 layers, not 'first:x'"),
         ({"freeze": "."}, "freeze must leave weights to train, not '.'"),
@@ -720,9 +721,3 @@ def test_adapting_a_copy(encoder):
     four = weights(adapt_copy(encoder, [of], config, steps=4))
     assert unchanged(one_by_one, four)
     assert unchanged(adapt_copy(encoder, [of], config, steps=0), before)
-
-
-def test_algorithms():
-    assert learner_class("maml-align") is MAMLAlign
-    with pytest.raises(ValueError, match="algorithm must be one of maml-align, maml, fine-tune, not 'zero-shot'"):
-        learner_class("zero-shot")

@@ -1,6 +1,5 @@
 """MetaSBERTRetriever: what it learns, and what it keeps on disk."""
 
-import itertools
 import pickle
 import shutil
 
@@ -30,7 +29,7 @@ from sentence_transformers import SentenceTransformer
 
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.evaluation.lareqa import lareqa_evaluate
-from pyterrier_mart.meta import EmptyLanguageError, MetaConfig, MetaSBERTModel, MetaSBERTRetriever
+from pyterrier_mart.meta import EmptyLanguageError, MetaSBERTModel, MetaSBERTRetriever
 from pyterrier_mart.meta.training_data import few_queries
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -139,14 +138,6 @@ def test_a_given_model_is_not_trained():
     untrained = scores(made)
     made.fit(part.topics, part.qrels)
     assert equal(before, model.state_dict()) and not np.allclose(scores(made), untrained)
-
-
-def test_training_resumes(tmp_path):
-    part = corpus()
-    options = {"config": QUICK, "corpus": part, "output_dir": tmp_path / "run"}
-    made = dense(**options).fit(part.topics, part.qrels)
-    again = dense(**options).fit(part.topics, part.qrels)
-    assert equal(state(made), state(again)) and (tmp_path / "run" / "log.csv").exists()
 
 
 def test_an_index_of_before_training_is_refused():
@@ -284,14 +275,3 @@ def test_what_cannot_be_loaded_or_replaced(saved, tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(FileExistsError, match="is not replaced, since it holds no pt_meta.json"):
         dense().save(tmp_path, overwrite=True)
-
-
-def test_equality_is_by_value():
-    assert dense() == MetaSBERTRetriever(models.bert()) == dense(config=MetaConfig(), batch_size=3, device=None)
-    others = [
-        dense(dense_index=index()), dense(post=centring()), dense(query_lang="de"), dense(doc_lang="de"),
-        dense(num_results=3), dense(doc_langs=["de"]), dense(text_field="body"), dense(algorithm="maml"),
-        dense(config=QUICK), dense(model=models.bert(0.2)), trained(),
-    ]  # fmt: skip
-    for one, other in itertools.combinations([dense(), *others], 2):
-        assert one != other and repr(one) != repr(other)

@@ -417,40 +417,6 @@ def real(algorithm="maml-align", **config):
     return learner_class(algorithm)(encoder, config), TripletTaskSampler(corpus(), config)
 
 
-def weights(learner):
-    return list(learner.encoder.model.state_dict().values())
-
-
-def score(learner):
-    """A score that only the weights decide."""
-    return lambda: {"multi": sum(float(value.double().sum()) for value in weights(learner))}
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "config"),
-    [("maml-align", {"share": "separate"}), ("maml", {"max_grad_norm": 1.0})],
-)
-@pytest.mark.filterwarnings("ignore:the inner loop")
-def test_real_learners_resume(algorithm, config, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "_SAVE_SECONDS", 0.0)
-    whole, tasks = real(algorithm, **config)
-    expected = train(whole, tasks, evaluate=score(whole))
-    before, _ = real(algorithm, **config)
-    assert not equal(weights(whole), weights(before)) or expected.best_step == 0
-    for steps in (1, 2, 9):
-        learner, _ = real(algorithm, **config)
-        monkeypatch.setattr(learner, "meta_step", interrupted(learner.meta_step, steps))
-        try:
-            log = train(learner, tasks, evaluate=score(learner), output_dir=tmp_path)
-        except KeyboardInterrupt:
-            assert learner.steps == {1: 1, 2: 3}[steps]
-    assert equal(weights(learner), weights(whole)) and log.best_step == expected.best_step
-    assert [numbers(row) for row in log.steps] == [numbers(row) for row in expected.steps]
-    again, _ = real(algorithm, **config)
-    assert train(again, tasks, evaluate=score(again), output_dir=tmp_path) == log
-    assert equal(weights(again), weights(whole))
-
-
 def test_the_log_of_a_real_learner(tmp_path):
     learner, tasks = real(max_steps=3)
     log = train(learner, tasks, output_dir=tmp_path)

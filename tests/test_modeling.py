@@ -414,10 +414,3 @@ def test_the_state_of_random_generators_is_not_changed(path, monkeypatch):
     before = torch.get_rng_state()
     MartForRanking.from_encoder(path, pooling="pooler", translation_init="random")
     assert torch.equal(torch.get_rng_state(), before) and not seeded
-
-
-def test_nothing_is_printed_on_loading(path, capfd):
-    capfd.readouterr()
-    MartForRanking.from_encoder(path)
-    MartForRanking.from_encoder(path, (), pooling="pooler")
-    assert capfd.readouterr() == ("", "")

@@ -70,28 +70,11 @@ def same(one, other):
 # ------------------------------------------------------------------------------------------------------------ scoring
 
 
-def test_scores_and_ranks():
-    out = mart()(ROWS.assign(score=[3.0, 2.0, 1.0, 2.0, 1.0], rank=[0, 1, 2, 0, 1]))
-    assert len(set(out["score"])) == 5
-    for _, group in out.groupby("qid"):
-        assert group.sort_values("score", ascending=False)["rank"].tolist() == list(range(len(group)))
-
-
 def test_an_empty_frame_needs_no_model(tmp_path):
     rank = MARTReRanker(tmp_path / "nothing", TABLE, verbose=True)
     assert list(rank(ROWS.iloc[:0])) == [*ROWS, "score", "rank"]
     with pytest.raises(FileNotFoundError, match="there is no encoder at .*nothing"):
         rank.load_model()
-
-
-def test_missing_texts_are_counted_once():
-    rows = ROWS.assign(text=pd.Series([None, float("nan"), 3, "x", "y"], dtype=object))
-    with pytest.warns(UserWarning) as caught:
-        out = mart()(rows)
-    assert [str(w.message) for w in caught if "values" in str(w.message)] == [
-        "3 of 5 values in the column 'text' are not text and count as empty"
-    ]
-    assert out["score"][0] == out["score"][1] == out["score"][2]
 
 
 def test_the_batch_size_and_the_precision_are_settings():
@@ -128,16 +111,12 @@ def test_bars_are_shown_when_asked_for(capsys):
         ({"batch_tokens": True}, "batch_tokens must be None or a whole number >= 1, not True"),
         ({"document_tokens": 0.5}, "document_tokens must be a whole number >= 1, not 0.5"),
         ({"dtype": "int4"}, "dtype must be one of auto, float32, bfloat16, float16, not 'int4'"),
+        ({"table": "xx-yy"}, "xx-yy"),
     ],
 )
 def test_wrong_settings_are_refused_at_once(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         mart(**options)
-
-
-def test_a_table_that_does_not_exist():
-    with pytest.raises(FileNotFoundError, match="xx-yy"):
-        mart("xx-yy")
 
 
 @pytest.mark.parametrize(
@@ -213,12 +192,7 @@ def test_fit_returns_the_ranker_and_changes_it(trained):
     assert same(untrained, trained) and untrained == trained and hash(untrained) == hash(trained)
     assert repr(untrained) == repr(trained) != before and "weights" in repr(trained)
     assert [entry["epoch"] for entry in trained.history if "loss" in entry] == [1.0]
-
-
-def test_fitting_again_starts_again(trained):
-    rank = mart(training=QUICK, max_length=200, threshold=0.3, document_tokens=300)
-    rank.fit(ROWS, QRELS.iloc[:1]).fit(ROWS, QRELS)
-    assert rank == trained
+    assert untrained.fit(ROWS, QRELS.iloc[:1]) != trained and untrained.fit(ROWS, QRELS) == trained  # from the start
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -269,14 +243,11 @@ def test_a_validation_text_that_is_missing_is_told_to_the_caller():
 # ------------------------------------------------------------------------------------------------------------ identity
 
 
-def test_pickles(trained):
+def test_weights_that_can_be_loaded_are_not_pickled(trained):
     untrained = mart()
     untrained(ROWS)
-    assert len(pickle.dumps(untrained)) < 20_000, "weights that can be loaded are pickled"
-    copy = pickle.loads(pickle.dumps(untrained))
-    assert copy == untrained and same(copy, untrained)
-    copy = pickle.loads(pickle.dumps(trained))
-    assert copy == trained and same(copy, trained) and copy.history == trained.history
+    assert len(pickle.dumps(untrained)) < 20_000 < len(pickle.dumps(trained))
+    assert pickle.loads(pickle.dumps(trained)).history == trained.history
 
 
 def test_a_copy_with_other_settings_keeps_the_weights(trained):

@@ -217,6 +217,10 @@ class DenseEncoder(pt.Transformer):
         added = pd.Series(list(vectors[rows]), index=inp.index, dtype=object)
         return inp.assign(**{f"{PREFIXES[self.side]}_vec": added})
 
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
+        """Cuts a ranking before, rather than after, texts are encoded (PyTerrier's optimiser asks)."""
+        return pt.RankCutoff(k) >> self
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseEncoder):
             return NotImplemented

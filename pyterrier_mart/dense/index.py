@@ -59,7 +59,7 @@ class Provenance(NamedTuple):
 
 
 class DenseIndex(pt.Artifact):
-    """An index of documents' vectors; made by :meth:`MetaSBERTRetriever.index`, loaded by ``pt.Artifact.load(path)``.
+    """An index of documents' vectors; made by :meth:`DenseRetriever.index`, loaded by ``pt.Artifact.load(path)``.
 
     The directory holds an index of pyterrier_dr in ``flex/`` (:attr:`flex`), the language of each document, and in
     ``pt_meta.json`` the fingerprints of the encoder and the centring that made the vectors.

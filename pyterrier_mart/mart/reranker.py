@@ -250,12 +250,12 @@ class MARTReRanker(pt.Estimator):
         results = data.results_with_texts(topics_or_res_tr, "topics_or_res_tr", self.text_field, self._target)
         qrels, loader = data.judgments(qrels_tr, "qrels_tr"), data.text_source(self.positives_text, self.text_field)
         examples = data.examples(results, qrels, self.text_field, options.negative_depth, loader)
+        valid = data.validation_set(topics_or_res_va, qrels_va, self.text_field, self._target, options)
         # What was trained before stays until this training is finished.
         loaded = LoadedModel.new(self.model, *self._architecture()[1:])
         encoder = self.pair_encoder(loaded)
         validate: Callable[[MartForRanking], float] | None = None
         frames: list[pd.DataFrame] = []
-        valid = data.validation_set(topics_or_res_va, qrels_va, self.text_field, self._target, options)
         if valid is not None:
             ranked, relevant = valid
             queries, documents = texts_of(ranked, "query"), texts_of(ranked, self.text_field)

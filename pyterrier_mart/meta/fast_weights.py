@@ -115,7 +115,7 @@ def _chosen(
         pattern = re.compile(value)
     except re.error as err:
         raise ValueError(f"{setting} must be a regular expression, not {value!r}: {err}") from err
-    if not any(map(pattern.search, named)):
+    if not value or not any(map(pattern.search, named)):
         raise ValueError(f"{setting} must match a weight of the model, such as {next(iter(named))!r}, not {value!r}")
     return lambda name: pattern.search(name) is not None
 

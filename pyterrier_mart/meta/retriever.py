@@ -28,7 +28,7 @@ from pyterrier_mart.meta.inner_loop import adapt_copy
 from pyterrier_mart.meta.learners import learner_class
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 from pyterrier_mart.meta.training import TrainingLog, train
-from pyterrier_mart.meta.training_data import Languages, corpus_of, few_queries, support_sets
+from pyterrier_mart.meta.training_data import corpus_of, few_queries, support_sets
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer  # takes seconds to import
@@ -226,7 +226,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
     def _training_data(
         self, frame: pd.DataFrame, qrels: pd.DataFrame, source: Any, suffix: str = ""
     ) -> MultilingualCorpus:
-        return corpus_of(frame, qrels, source, Languages(self.query_lang, self.doc_lang), self.text_field, suffix)
+        return corpus_of(frame, qrels, source, self.query_lang, self.doc_lang, self.text_field, suffix)
 
     # --- on disk --------------------------------------------------------------------------------------------------
 

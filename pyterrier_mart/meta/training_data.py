@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,26 +18,15 @@ from pyterrier_mart.meta.tasks import Row, TripletSet
 from pyterrier_mart.retrieval.documents import documents_of
 from pyterrier_mart.text import language_of
 
-__all__ = ["Languages", "corpus_of", "few_queries", "support_sets"]
-
-
-class Languages(NamedTuple):
-    """The languages of rows that do not say theirs, if they are known.
-
-    Attributes:
-        query: That of queries.
-        doc: That of documents.
-    """
-
-    query: str | None = None
-    doc: str | None = None
+__all__ = ["corpus_of", "few_queries", "support_sets"]
 
 
 def corpus_of(
     frame: pd.DataFrame,
     qrels: pd.DataFrame,
     source: Any,
-    languages: Languages,
+    query_lang: str | None = None,
+    doc_lang: str | None = None,
     text_field: str = "text",
     suffix: str = "",
 ) -> MultilingualCorpus:
@@ -47,7 +36,8 @@ def corpus_of(
         frame: Queries, and without ``source`` documents; see :meth:`MetaSBERTRetriever.fit`.
         qrels: Judgments.
         source: Documents: a corpus, a dataset or its name, or ``None``.
-        languages: Those of rows that do not say theirs.
+        query_lang: Language of queries that do not say theirs.
+        doc_lang: Language of documents that do not say theirs.
         text_field: The column with the documents' text.
         suffix: ``"_tr"`` and ``"_va"`` for training and validation: how messages name the frames.
 
@@ -66,9 +56,9 @@ def corpus_of(
         for column in ("query_lang", "qgroup", "group"):
             if column not in topics and known[column].notna().all():
                 topics[column] = known[column].to_numpy()
-    topics = _with_language(topics, "query_lang", languages.query, source, name)
+    topics = _with_language(topics, "query_lang", query_lang, source, name)
     docs = _documents(frame, source, text_field, name)
-    docs = _with_language(docs, "doc_lang", languages.doc, source, name if source is None else "corpus")
+    docs = _with_language(docs, "doc_lang", doc_lang, source, name if source is None else "corpus")
     if source is None and "group" in topics:  # of documents nothing is known
         topics = topics.drop(columns="group")
     qrels = qrels.assign(qid=qrels["qid"].astype(str), docno=qrels["docno"].astype(str))
