@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -21,7 +20,7 @@ from pyterrier_mart.encoders.minilm import MINILM_L6
 __all__ = ["PACKAGED", "PackagedEncoder", "cache_dir", "resolve"]
 
 #: The packaged encoders by name.
-PACKAGED: Mapping[str, PackagedEncoder] = MappingProxyType({e.name: e for e in (E5_SMALL, MINILM_L6)})
+PACKAGED: Mapping[str, PackagedEncoder] = {e.name: e for e in (E5_SMALL, MINILM_L6)}
 
 
 def resolve(name: str | os.PathLike[str]) -> str:

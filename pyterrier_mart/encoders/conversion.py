@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
+from safetensors.numpy import save_file
 
 from pyterrier_mart.artifact import meta_bytes
 from pyterrier_mart.files import atomic_directory, sha256
 
 __all__ = [
-    "Float", "PackagedEncoder", "Weight", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
+    "Float", "PackagedEncoder", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
     "write_safetensors", "write_sentence_transformers",
 ]  # fmt: skip
 
@@ -32,9 +32,7 @@ _FORMAT_VERSION = 1
 #: Larger files are not read whole each time a converted encoder is used.
 _LARGE = 1 << 25
 
-Float: TypeAlias = "npt.NDArray[np.float32]"
-#: Name, shape, and a function that gives the values, since all weights together may be much for the memory.
-Weight: TypeAlias = "tuple[str, tuple[int, ...], Callable[[], npt.NDArray[Any]]]"
+Float: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -162,22 +160,16 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-def write_safetensors(path: Path, weights: Sequence[Weight]) -> None:
-    """Writes fp32 weights one by one. The format: length of the header, header in JSON, the values."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, shape, _ in weights:
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with open(path, "wb") as stream:
-        stream.write(struct.pack("<Q", len(encoded)) + encoded)
-        for name, shape, values in weights:
-            array = values()
-            if array.size != math.prod(shape) or not np.isfinite(array).all():
-                raise ValueError(f"the weights {name} are not {math.prod(shape)} finite numbers")
-            stream.write(np.ascontiguousarray(array, dtype="<f4").data)
+def write_safetensors(path: Path, weights: dict[str, Float]) -> None:
+    """Writes weights by their names.
+
+    Raises:
+        ValueError: If one is not finite.
+    """
+    for name, values in weights.items():
+        if not np.isfinite(values).all():
+            raise ValueError(f"the weights {name} are not finite")
+    save_file(weights, path, {"format": "pt"})
 
 
 def write_sentence_transformers(encoder: PackagedEncoder, directory: Path, hidden: int, max_length: int) -> None:

