@@ -38,7 +38,7 @@ from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS
 from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import ALGORITHMS, NEGATIVES, QUERY_SAMPLING
-from pyterrier_mart.meta.learners import learner_class
+from pyterrier_mart.meta.learners import LEARNERS
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 from pyterrier_mart.meta.tasks import TRANSFER_MODES
 
@@ -140,7 +140,7 @@ def run_time(args: argparse.Namespace, bench: Bench) -> tuple[str, dict[str, Any
     for algorithm in ("fine-tune", *(name for name in ALGORITHMS if name not in ("fine-tune", "zero-shot"))):
         config = made["maml-align" if algorithm == "maml-align" else "maml"].config
         encoder = TextEncoder(load_sentence_transformer(args.encoder, device=args.device), config.max_length)
-        learner = learner_class(algorithm)(encoder, config)
+        learner = LEARNERS[algorithm](encoder, config)
         batches = TripletTaskSampler(fold.train, config, "train", encoder).batches(config.meta_batch_size, 0)
         seconds = []
         for _ in range(args.steps + 1):

@@ -28,7 +28,7 @@ from pyterrier_mart.evaluation.lareqa import language_bias, lareqa_evaluate, lar
 from pyterrier_mart.evaluation.sts import sts_evaluate
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import MetaConfig
-from pyterrier_mart.meta.learners import learner_class
+from pyterrier_mart.meta.learners import LEARNERS
 from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 from pyterrier_mart.meta.sampling import PairTaskSampler, TaskSampler, TripletTaskSampler
 from pyterrier_mart.meta.training import train
@@ -230,7 +230,7 @@ class Bench:
                 return {**scores, "mean": sum(scores.values()) / len(scores)}
 
             metric = args.metric
-        learner = learner_class(recipe.algorithm)(encoder, recipe.config)
+        learner = LEARNERS[recipe.algorithm](encoder, recipe.config)
         log = train(
             learner, tasks, evaluate=None if args.dev == 0 else evaluate, metric=metric, output_dir=place, verbose=True
         )

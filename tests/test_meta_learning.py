@@ -16,7 +16,7 @@ from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.fast_weights import BackendError, InPlaceFastWeights, fast_weights, select
 from pyterrier_mart.meta.inner_loop import PreparedSet, adapt_copy, inner_loop
-from pyterrier_mart.meta.learners import MAML, JointFineTune, MAMLAlign, learner_class
+from pyterrier_mart.meta.learners import LEARNERS, MAML, JointFineTune, MAMLAlign
 from pyterrier_mart.meta.losses import TaskLoss, Vectors, cosines, distillation_loss, ranking_loss
 from pyterrier_mart.meta.tasks import MetaTask, PairSet, Row, TripletSet
 
@@ -600,7 +600,7 @@ def test_meta_steps_learn(encoder, algorithm, changes):
         encoder, settings(max_grad_norm=1.0, outer_lr=2e-3, **{k: v for k, v in changes.items() if k == "adapt"})
     )
     before = outer(look)[0].loss
-    learner = learner_class(algorithm)(encoder, settings(outer_lr=2e-3, **changes))
+    learner = LEARNERS[algorithm](encoder, settings(outer_lr=2e-3, **changes))
     logs = [learner.meta_step(TASKS) for _ in range(5)]
     assert outer(look)[0].loss < 0.9 * before  # the query loss after adaptation
     for log in logs:
@@ -624,14 +624,14 @@ def test_meta_steps_learn(encoder, algorithm, changes):
 )
 def test_a_state_resumes_bit_for_bit(encoder, algorithm, changes):
     config = settings(**changes)
-    learner = learner_class(algorithm)(encoder, config)
+    learner = LEARNERS[algorithm](encoder, config)
     fresh = TextEncoder(copied(encoder.model))
     for _ in range(2):
         learner.meta_step(TASKS)
     state = load(save(learner.state()))
     for _ in range(2):
         learner.meta_step(TASKS)
-    other = learner_class(algorithm)(fresh, config)
+    other = LEARNERS[algorithm](fresh, config)
     other.load_state(state)
     assert other.steps == 2
     torch.randn(3)  # dropout does not depend on what else is random

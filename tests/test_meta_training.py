@@ -23,7 +23,7 @@ from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.meta import checkpoints, training
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.learner import StepLog
-from pyterrier_mart.meta.learners import learner_class
+from pyterrier_mart.meta.learners import LEARNERS
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 from pyterrier_mart.meta.training import train
 
@@ -414,7 +414,7 @@ def bert():
 def real(algorithm="maml-align", **config):
     config = MetaConfig(**{**SMALL, **config})
     encoder = TextEncoder(copy.deepcopy(bert()), config.max_length)
-    return learner_class(algorithm)(encoder, config), TripletTaskSampler(corpus(), config)
+    return LEARNERS[algorithm](encoder, config), TripletTaskSampler(corpus(), config)
 
 
 def test_the_log_of_a_real_learner(tmp_path):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyterrier_mart.checks import check_choice
 from pyterrier_mart.dense.encoder import TextEncoder
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.fast_weights import FastWeights, InPlaceFastWeights, fast_weights
@@ -20,7 +19,7 @@ from pyterrier_mart.meta.learner import MetaLearner, StepLog, gain, mean
 from pyterrier_mart.meta.losses import Vectors, distillation_loss
 from pyterrier_mart.meta.tasks import MetaTask, transfer_paths
 
-__all__ = ["MAML", "JointFineTune", "MAMLAlign", "learner_class"]
+__all__ = ["LEARNERS", "MAML", "JointFineTune", "MAMLAlign"]
 
 
 class MAML(MetaLearner):
@@ -233,14 +232,5 @@ def _add(slope: dict[str, Tensor], gradient: dict[str, Tensor], scale: float) ->
         slope[name] = slope[name] + value if name in slope else value
 
 
-_LEARNERS: Mapping[str, type[MetaLearner]] = {"maml-align": MAMLAlign, "maml": MAML, "fine-tune": JointFineTune}
-
-
-def learner_class(algorithm: str) -> type[MetaLearner]:
-    """Returns the class of an algorithm.
-
-    Raises:
-        ValueError: If there is none; nothing is learned in ``"zero-shot"``.
-    """
-    check_choice("algorithm", algorithm, _LEARNERS)
-    return _LEARNERS[algorithm]
+#: The classes of the algorithms; nothing is learned in ``"zero-shot"``.
+LEARNERS: Mapping[str, type[MetaLearner]] = {"maml-align": MAMLAlign, "maml": MAML, "fine-tune": JointFineTune}

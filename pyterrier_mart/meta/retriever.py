@@ -25,7 +25,7 @@ from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.meta import artifact
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
 from pyterrier_mart.meta.inner_loop import adapt_copy
-from pyterrier_mart.meta.learners import learner_class
+from pyterrier_mart.meta.learners import LEARNERS
 from pyterrier_mart.meta.sampling import TripletTaskSampler
 from pyterrier_mart.meta.training import TrainingLog, train
 from pyterrier_mart.meta.training_data import corpus_of, few_queries, support_sets
@@ -184,7 +184,7 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         tasks = TripletTaskSampler(valid, config, "valid", encoder) if valid and config.update_on_valid else None
         few = None if valid is None else few_queries(valid, config.valid_questions, config.seed)
         evaluate = None if few is None else lambda: summarise(lareqa_evaluate(encoder, few))
-        learner = learner_class(self.algorithm)(encoder, config)
+        learner = LEARNERS[self.algorithm](encoder, config)
         self.history = train(
             learner, sampler, evaluate=evaluate, output_dir=self.output_dir, verbose=self.verbose, valid_tasks=tasks
         )
