@@ -539,7 +539,7 @@ def test_transfer_modes():
     [MetaConfig(), MetaConfig.paper(), MetaConfig.code(max_steps=3), MetaConfig(n_tasks=(1, 2, 3), freeze=None)],
 )
 def test_settings_as_json(config):
-    assert MetaConfig.from_json(config.to_json()) == config == MetaConfig.from_json(json.loads(config.to_json()))
+    assert MetaConfig.from_json(json.dumps(config.as_json())) == config == MetaConfig.from_json(config.as_json())
     assert eval(config.short(), {"MetaConfig": MetaConfig}) == config
     assert MetaConfig.from_json('{"k_shot": 3}') == MetaConfig().replace(k_shot=3) != MetaConfig()
 

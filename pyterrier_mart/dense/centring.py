@@ -124,27 +124,23 @@ class LanguageCentering(pt.Transformer):
         dense: Encodes,
         corpus: MultilingualCorpus,
         *,
-        sides: str = "both",
-        keep_global: bool = True,
-        shrinkage: float = 2.0,
         sample: int | None = None,
+        **settings: Any,
     ) -> LanguageCentering:
         """Encodes the texts of a corpus and returns what is learned of them. Judgments are not read.
 
         Args:
             dense: What encodes; its own centring is left out. If it is verbose, a bar is shown.
             corpus: The texts: frames ``topics`` (query, query_lang) and ``docs`` (text, doc_lang).
-            sides: As for the class.
-            keep_global: As for the class.
-            shrinkage: As for the class.
             sample: Maximum number of texts of each language and side, drawn at random with a fixed seed; ``None`` for
                 all. The class has measured values for few of them.
+            settings: Arguments of the class.
 
         Raises:
             ValueError: If a side has no texts, or an argument is out of range.
         """
         check_whole("sample", sample, optional=True)
-        made = cls(sides=sides, keep_global=keep_global, shrinkage=shrinkage)
+        made = cls(**settings)
         encoder = dense.encoder
         texts: dict[Side, pd.DataFrame] = {
             "query": corpus.topics.rename(columns={"query": "text", "query_lang": "lang"}),

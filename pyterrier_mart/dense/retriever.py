@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_MODEL", "DenseRetriever"]
 
 DEFAULT_MODEL = "sentence-transformers/paraphrase-multilingual-mpnet-base-v2"
+# What decides scores besides the encoder.
+_SETTINGS = (
+    "dense_index", "post", "query_lang", "doc_lang", "num_results", "doc_langs", "max_length", "text_field",
+)  # fmt: skip
 
 
 class DenseRetriever(pt.Transformer):
@@ -356,17 +360,7 @@ class DenseRetriever(pt.Transformer):
 
     def settings(self) -> dict[str, Any]:
         """The arguments besides the encoder that decide what comes out."""
-        names = (
-            "dense_index",
-            "post",
-            "query_lang",
-            "doc_lang",
-            "num_results",
-            "doc_langs",
-            "max_length",
-            "text_field",
-        )
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def _key(self) -> tuple[object, ...]:
         model = self.fingerprint if isinstance(self.model, torch.nn.Module) else self.model_name

@@ -308,10 +308,7 @@ class MARTReRanker(pt.Estimator):
         table: TranslationTable | str | None = None,
         *,
         accept_table: bool = False,
-        dtype: str = "float32",
-        device: str | None = None,
-        batch_tokens: int | None = None,
-        verbose: bool = False,
+        **options: Any,
     ) -> MARTReRanker:
         """Loads what :meth:`save` saved. It scores as before.
 
@@ -319,10 +316,7 @@ class MARTReRanker(pt.Estimator):
             path: The directory.
             table: A table to use instead of the saved one.
             accept_table: Whether it may be another one than the model was trained with.
-            dtype: What to compute scores in, as for a new re-ranker.
-            device: Where to compute.
-            batch_tokens: Tokens of a batch, padding included.
-            verbose: Whether to show progress bars.
+            options: Arguments of the class that are not saved, such as ``dtype``, or in the place of those that were.
 
         Raises:
             FileNotFoundError: If there is no such directory.
@@ -331,8 +325,7 @@ class MARTReRanker(pt.Estimator):
         meta, net, tokenizer, table = artifact.read(Path(path), _SETTINGS, table, accept_table)
         made = cls(
             meta["encoder"], table, mat_layers=net.config.mat_layers, pooling=net.config.pooling,
-            translation_init=net.config.translation_init, dtype=dtype, device=device, batch_tokens=batch_tokens,
-            verbose=verbose, **meta["settings"],
+            translation_init=net.config.translation_init, **{**meta["settings"], **options},
         )  # fmt: skip
         made._trained(LoadedModel(made._architecture(), net, tokenizer))
         made.history = meta.get("history")

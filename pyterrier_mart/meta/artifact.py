@@ -54,7 +54,7 @@ def write(
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         with quiet():
             model.save_pretrained(os.fspath(tmp), create_model_card=False, safe_serialization=True)
-        (tmp / _CONFIG).write_text(config.to_json() + "\n", encoding="utf-8")
+        (tmp / _CONFIG).write_text(json.dumps(config.as_json(), indent=2) + "\n", encoding="utf-8")
         if history is not None:
             log = json.dumps(dataclasses.asdict(history), indent=1)
             (tmp / _LOG).write_text(log + "\n", encoding="utf-8")

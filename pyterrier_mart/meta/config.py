@@ -204,13 +204,9 @@ class MetaConfig:
         """Returns the values as JSON values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
-    def to_json(self) -> str:
-        """Returns the values as a JSON object."""
-        return json.dumps(self.as_json(), indent=2)
-
     @classmethod
     def from_json(cls, text: str | Mapping[str, Any]) -> MetaConfig:
-        """Reads :meth:`to_json`; what is not given keeps its default.
+        """Reads :meth:`as_json` or its text; what is not given keeps its default.
 
         Raises:
             ValueError: If it is not a JSON object, or a setting is unknown or out of range; the message names it.
