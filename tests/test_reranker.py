@@ -254,6 +254,8 @@ def test_a_copy_with_other_settings_keeps_the_weights(trained):
     copy = pt.inspect.transformer_apply_attributes(trained, batch_tokens=1)
     assert copy == trained and same(copy, trained) and copy.batch_tokens == 1 and trained.batch_tokens is None
     assert pt.inspect.transformer_apply_attributes(trained, threshold=0.0) != trained
+    elsewhere = pt.inspect.transformer_apply_attributes(trained, device="meta")  # which takes no weights along
+    assert elsewhere.scorer().device.type == "meta" and same(copy, trained) and elsewhere == trained
     assert pt.inspect.transformer_apply_attributes(trained, mat_layers=(0,)).weights is None
     with pytest.raises(TypeError, match="no_such"):
         pt.inspect.transformer_apply_attributes(trained, no_such=1)

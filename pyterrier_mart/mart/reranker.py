@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import os
@@ -363,6 +364,8 @@ class MARTReRanker(pt.Estimator):
         made = type(self)(**{**{name: getattr(self, name) for name in _DEFAULTS}, **attributes})
         if self.weights is not None and not set(attributes) & {"model", "mat_layers", "pooling", "translation_init"}:
             made._loaded, made.weights, made.history = self._loaded, self.weights, self.history
+            if made.device != self.device:  # each stays where it computes
+                made._loaded = copy.deepcopy(self._loaded)
         return made
 
     def _key(self) -> tuple[object, ...]:
