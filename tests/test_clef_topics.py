@@ -172,6 +172,10 @@ def test_encodings(data):
     assert topics(data)[0] == [Topic("1", "fr", "Œuvre à Nîmes")]
 
 
+def test_one_byte_that_is_not_utf8_does_not_change_the_others():
+    assert topics("\ufeff1\té ".encode() + b"\xe9\n", "topics.fr.tsv")[0] == [Topic("1", "fr", "é \ufffd")]
+
+
 @pytest.mark.parametrize("name", ["punycode", "unicode_escape", "hex", "idna", "utf-16", "undefined", "none-such"])
 def test_encodings_that_are_none(name):
     content = f"<?xml version='1.0' encoding='{name}'?><top><num>C1</num><FR-title>Été \\x41</FR-title></top>"
@@ -241,7 +245,9 @@ def test_nothing_raises_but_for_the_language(parts, junk):
 
 
 def test_judgments_in_every_spelling():
-    found, problems = judgments(b"\xef\xbb\xbf41-AH 0 A.1 1\r\nC041\tQ0\tA.2\t0\n10.2452/42-AH   0 B 2\n\n42 0 C -1")
+    found, problems = judgments(
+        b"\xef\xbb\xbf41-AH 0 A.1 1\r\nC041\tQ0\tA.2\t0\n10.2452/42-AH   0 B 2\n\n\xef\xbb\xbf42 0 C -1"
+    )
     assert not problems
     assert found == [("41", "A.1", 1), ("41", "A.2", 0), ("42", "B", 2), ("42", "C", -1)]
 

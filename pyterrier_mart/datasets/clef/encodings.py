@@ -62,13 +62,15 @@ def decode(data: bytes) -> str:
     """Returns the text of a whole file: in what it says, or else in UTF-8 if it can be, or else in Windows-1252."""
     if codec := utf_16_of(data):
         return data.decode(codec, "replace").removeprefix("\ufeff")
+    if data.startswith(codecs.BOM_UTF8):
+        return data.decode("utf-8-sig", "replace")
     try:
         declared = declared_encoding(data)
     except LookupError:
         declared = ""
     for encoding in filter(None, (declared, "utf-8", "cp1252")):
         try:
-            return data.decode(encoding).removeprefix("\ufeff")
+            return data.decode(encoding)
         except ValueError:
             continue
     return data.decode("iso-8859-1")

@@ -68,11 +68,11 @@ def read_qrels(parts: Iterable[bytes], name: str, problems: Problems) -> Iterato
 
 def lines_of(parts: Iterable[bytes]) -> Iterator[str]:
     """Yields lines with any kind of end; of one that is too long, its beginning."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
     for part in parts:
         *lines, rest = (rest + decoder.decode(part)).splitlines(keepends=True) or [""]
-        yield from (line[:_LONGEST_LINE] for line in lines)
+        yield from (line[:_LONGEST_LINE].removeprefix("\ufeff") for line in lines)  # files are put together
         rest = rest[:_LONGEST_LINE] + rest[_LONGEST_LINE:][-1:]  # with the end of the line
     if rest:
-        yield rest
+        yield rest.removeprefix("\ufeff")
