@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from pyterrier_mart import charts
@@ -183,14 +182,19 @@ class View:
         column = self.p_values.get(measure)
         if self.baseline is None or column is None or not self.table.loc[row, column] < self.alpha:  # or it is missing
             return 0
-        return int(np.sign(self.table.loc[row, measure] - self.table.loc[self.baseline, measure]))
+        value, other = self.table.loc[[row, self.baseline], measure].tolist()
+        return (value > other) - (value < other)
 
     def rows(self, escape: Callable[[str], str], bold: Callable[[str], str], marks: dict[int, str]) -> list[list[str]]:
         """Returns the rows as text. Values that read the same as the best are bold too."""
         columns: list[list[str]] = [[escape(name) for name in self.names]]
         for measure in self.measures:
             values = self.table[measure]
-            best = self.text(values.min() if measure == "mrt" else values.max()) if values.count() > 1 else ""
+            best = (
+                self.text(values.min() if measure == "mrt" else values.max())
+                if values.count() and len(values) > 1
+                else ""
+            )
             texts = [self.text(value) for value in values]
             cells = [bold(text) if text == best else text for text in texts]
             columns.append([cell + marks.get(self.sign(i, measure), "") for i, cell in enumerate(cells)])
