@@ -386,7 +386,7 @@ def test_convert_replaces_only_when_asked(run, fails, tmp_path, small):
         (["de-en", "out", "--from", "tsv", "-s", "de", "-t", "en"], "de-en: No such file or directory"),
         (["de-en", "t.out"], "cannot tell the format of 't.out' by its name"),
         (["de-en", "t.out", "--to", "excel"], "--to must be one of table, moses"),
-        (["de-en", "out", "-s", "en"], "the table de-en translates de-en, but --source and --target say en-en"),
+        (["de-en", "out", "-s", "en"], "--source must be de, which the table de-en is for, not en"),
         (["de-en", "file/out"], "file is not a directory"),
         (["de-en", "folder", "--overwrite", "--to", "tsv"], "cannot write the file folder: it is a directory"),
         (["de-en", "folder", "--overwrite"], "folder exists and is not replaced, since it holds no pt_meta.json"),

@@ -63,18 +63,6 @@ def test_example(tmp_path, name, ending, change):
         assert read(path, meta={"licence": "CC0"}).meta["licence"] == "CC0"
 
 
-@pytest.mark.parametrize("order", ["source target prob", "prob target source", "target prob source"])
-def test_order_of_columns(tmp_path, order):
-    text = "".join(
-        " ".join({"source": s, "target": t, "prob": f"{p:g}"}[column] for column in order.split()) + "\n"
-        for s, t, p in TABLE.entries()
-    )
-    path = put(tmp_path, "table", text)
-    assert read(path, format="source-target", order=order) == TABLE
-    formats.write(TABLE, tmp_path / "out", format="moses-target-source", order=order)
-    assert (tmp_path / "out").read_text() == text
-
-
 def test_swapped_columns_are_noticed(tmp_path):
     path = put(tmp_path, "lex", "a x 0.9\nb x 0.9\n")
     assert len(read(path, format="source-target")) == 2
@@ -89,6 +77,7 @@ def test_swapped_columns_are_noticed(tmp_path):
         ("1\tHaus\t0.75\thouse\n2\tHaus\t0.25\thome\n3\tKatze\t1\tcat\n", {"header": False, "columns": (1, -1, 2)}),
         ("S\tT\tP\nHaus\thouse\t0.75\nHaus\thome\t0.25\nKatze\tcat\t1\n", {"columns": ("S", "T", "P")}),
         ("source;target;prob\nHaus;house;0.75\nHaus;home;0.25\nKatze;cat;1\n", {"delimiter": ";"}),
+        ("0.75 Haus house\n0.25 Haus home\n1 Katze cat\n", {"delimiter": " ", "columns": (1, 2, 0), "header": False}),
     ],
 )
 def test_tsv_options(tmp_path, text, options):
@@ -109,7 +98,7 @@ def test_weights_and_phrases(tmp_path):
 # --- malformed files -------------------------------------------------------------------------------------------------
 
 BAD_LINES = [
-    ("lex.f2e", "house Haus 0.5\nhome Haus\ncat Katze 1\n", 2, "expected 'target source prob', found 'home Haus'"),
+    ("lex.f2e", "house Haus 0.5\nhome Haus\ncat Katze 1\n", 2, "two words and a probability, found 'home Haus'"),
     ("lex.f2e", "house Haus 0.5\nhome Haus x\ncat Katze 1\n", 2, "expected a number, found 'x'"),
     ("lex.f2e", "house Haus 0.5\nhome Haus nan\ncat Katze 1\n", 2, "nan is not a finite number"),
     ("lex.f2e", "house Haus 0.5\nhome Haus 1.5\ncat Katze 1\n", 2, "the probability 1.5 is above 1"),
@@ -204,8 +193,8 @@ def test_unknown_formats(tmp_path):
 
 def test_unknown_options(tmp_path):
     path = put(tmp_path, "t.tsv", TSV)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'order'"):
-        read(path, order="source target prob")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'indent'"):
+        read(path, indent=2)
     with pytest.raises(TypeError, match="unexpected keyword argument 'indent'"):
         formats.write(TABLE, tmp_path / "t.json", indent=2)
     for options, reason in [
@@ -216,8 +205,6 @@ def test_unknown_options(tmp_path):
     ]:
         with pytest.raises(ValueError, match=reason):
             read(path, **options)
-    with pytest.raises(ValueError, match="order must name"):
-        read(path, format="source-target", order="source target")
     for columns in (("s", "t"), "abc?", ("s", "s", "p")):
         with pytest.raises(ValueError, match="columns must be three different names"):
             formats.write(TABLE, tmp_path / "out.tsv", columns=columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -185,17 +185,17 @@ def report(
     )
 
 
-def coverage(table: TranslationTable, topics: pd.DataFrame | Iterable[str] | Mapping[str, int]) -> Coverage:
+def coverage(table: TranslationTable, topics: pd.DataFrame | Iterable[str]) -> Coverage:
     """Measures what a table knows of the terms of queries, stop words included.
 
     Args:
         table: The table.
-        topics: As for :func:`report`; or terms in normal form and how often they occur.
+        topics: As for :func:`report`.
 
     Raises:
         ValueError: If a frame has no column ``query``.
     """
-    terms = topics if isinstance(topics, Mapping) else count_terms(table, topics)
+    terms = count_terms(table, topics)
     missing = {term: n for term, n in terms.items() if table.source_words.find(term) < 0}
     ordered = dict(sorted(missing.items(), key=lambda item: (-item[1], item[0])))
     tokens = sum(terms.values())

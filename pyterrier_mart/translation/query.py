@@ -160,13 +160,9 @@ class SMTQueryTranslator(pt.Transformer):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        stemmer = getattr(self.stemmer, "__qualname__", repr(self.stemmer))
-        options = "".join(
-            f", {name}={stemmer if name == 'stemmer' else repr(value)}"
-            for name, value, default in (
-                ("threshold", self.threshold, 0.0), ("relate", self.relate, True), ("stop", self.stop, False),
-                ("push", self.push, False), ("stemmer", self.stemmer, None),
-            )
-            if value != default
-        )  # fmt: skip
-        return f"SMTQueryTranslator({self.table!r}, top_k={self.top_k}{options})"
+        usual = {"threshold": 0.0, "relate": True, "stop": False, "push": False, "stemmer": None}
+        options = {"top_k": self.top_k} | {
+            name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value
+        }
+        shown = [f"{name}={getattr(value, '__qualname__', repr(value))}" for name, value in options.items()]
+        return f"SMTQueryTranslator({', '.join([repr(self.table), *shown])})"

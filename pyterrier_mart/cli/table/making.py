@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import reduce
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,7 @@ from pyterrier_mart.cli.table import shared
 from pyterrier_mart.cli.table.shared import Overwrite, SkipMalformed, TableNames
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation import formats
+from pyterrier_mart.translation.align import Aligner
 from pyterrier_mart.translation.pairs import read_pairs
 
 __all__ = ["convert", "mix", "train", "vectors"]
@@ -27,13 +27,6 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write
 Source = Annotated[str, typer.Option("--source", "-s", help="Source language.")]
 Target = Annotated[str, typer.Option("--target", "-t", help="Target language.")]
 TopK = Annotated[int | None, typer.Option(help="Maximum number of translations of a word.", min=1)]
-
-
-class AlignerName(str, Enum):
-    """The choices of ``--aligner``."""
-
-    eflomal = "eflomal"
-    fast_align = "fast_align"
 
 
 def train(
@@ -51,7 +44,7 @@ def train(
     reverse: Annotated[
         Path | None, typer.Option(help="Directory for P(source | target) from the same alignment.")
     ] = None,
-    aligner: Annotated[AlignerName, typer.Option(help="Word aligner.")] = AlignerName.eflomal,
+    aligner: Annotated[Aligner, typer.Option(help="Word aligner.")] = "eflomal",
     columns: Annotated[str, typer.Option(help="Columns of source and target, from 1.", metavar="S,T")] = _COLUMNS,
     prefixes: Annotated[
         str, typer.Option(help="Align by first letters, one alignment for each length; 0: by whole words.")
@@ -83,7 +76,7 @@ def train(
     )  # fmt: skip
     lengths = [n or None for n in shared.numbers("--prefixes", prefixes, least=0)]
     forward, backward = TranslationTable.train_both(
-        sentences, source, target, aligner=aligner.value, prefixes=lengths, top_k=top_k, min_count=min_count,
+        sentences, source, target, aligner=aligner, prefixes=lengths, top_k=top_k, min_count=min_count,
         verbose=True,
     )  # fmt: skip
     if not len(forward):

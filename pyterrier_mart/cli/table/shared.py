@@ -46,13 +46,9 @@ def load(name: str, source: str | None = None, target: str | None = None) -> Tra
         ValueError: If it has another direction.
     """
     table = TranslationTable.load(name)
-    given = [
-        language_code(code) if code else known for code, known in zip((source, target), table.languages, strict=True)
-    ]
-    if given != [*table.languages]:
-        raise ValueError(
-            f"the table {name} translates {'-'.join(table.languages)}, but --source and --target say {'-'.join(given)}"
-        )
+    for option, code, known in zip(("--source", "--target"), (source, target), table.languages, strict=True):
+        if code and language_code(code) != known:
+            raise ValueError(f"{option} must be {known}, which the table {name} is for, not {code}")
     return table
 
 

@@ -46,14 +46,14 @@ FORMATS: dict[str, Format] = {
     "moses-target-source": Format(
         "Moses lexical file (lex.f2e, lex.e2f): target source P(target | source)",
         r"\.(e2f|f2e)$",
-        partial(columns.read_lexical, order=columns.MOSES_ORDER),
-        partial(columns.write_lexical, order=columns.MOSES_ORDER),
+        partial(columns.read_lexical, target_first=True),
+        partial(columns.write_lexical, target_first=True),
     ),
     "source-target": Format(
         "GIZA++ table (*.actual.ti.final): source target P(target | source)",
         r"\.actual\.ti\.final$",
-        partial(columns.read_lexical, order=columns.GIZA_ORDER),
-        partial(columns.write_lexical, order=columns.GIZA_ORDER),
+        partial(columns.read_lexical, target_first=False),
+        partial(columns.write_lexical, target_first=False),
     ),
     "tsv": Format(
         "tab-separated columns",
@@ -187,8 +187,6 @@ def choose(path: Path, name: str | None, *, writing: bool) -> tuple[str, Callabl
     known = {name: format.writer if writing else format.reader for name, format in FORMATS.items()}
     usable = ", ".join(name for name, function in known.items() if function)
     found = name or guess(path)
-    if found is None and path.is_dir() and not writing:
-        found = "panlex-dump"  # whose reader says what it misses
     if found is None:
         raise ValueError(f"cannot tell the format of {str(path)!r} by its name; say which it is, one of: {usable}")
     function = known.get(found)

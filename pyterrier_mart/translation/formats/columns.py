@@ -25,14 +25,9 @@ from pyterrier_mart.translation.formats.common import (
 from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = [
-    "GIZA_ORDER", "MOSES_ORDER", "read_delimited", "read_lexical", "read_panlex", "read_parquet", "write_delimited",
-    "write_lexical", "write_parquet",
+    "read_delimited", "read_lexical", "read_panlex", "read_parquet", "write_delimited", "write_lexical",
+    "write_parquet",
 ]  # fmt: skip
-
-#: Moses' ``lex.f2e`` and ``lex.e2f``: the predicted word stands first.
-MOSES_ORDER = "target source prob"
-#: GIZA++'s ``*.actual.ti.final``: the given word stands first.
-GIZA_ORDER = "source target prob"
 
 #: A column by its name, or by its position from 0 (from the end if negative).
 Column = str | int
@@ -41,15 +36,15 @@ _DEFAULT_COLUMNS = ("source", "target", "prob")
 _PARQUET_META = b"pyterrier_mart"
 
 
-def read_lexical(path: Path, builder: EntryBuilder, *, verbose: bool, order: str) -> Weights:
+def read_lexical(path: Path, builder: EntryBuilder, *, verbose: bool, target_first: bool) -> Weights:
     """Reads lines of two words and a probability, separated by white space.
 
     Both programs print P(predicted word | given word), and the table needs the predicted word to be the target:
 
-    * ``"target source prob"``, Moses. ``train-model.perl --f S --e T`` writes lines ``e f P(e | f)`` to ``lex.f2e`` and
+    * Target first, Moses. ``train-model.perl --f S --e T`` writes lines ``e f P(e | f)`` to ``lex.f2e`` and
       ``f e P(f | e)`` to ``lex.e2f``: always the predicted word first. P(T | S) is in ``lex.f2e``; ``lex.e2f`` is
       the table of the opposite direction.
-    * ``"source target prob"``, GIZA++. Trained with S as the source corpus, its ``*.actual.ti.final`` holds lines
+    * Source first, GIZA++. Trained with S as the source corpus, its ``*.actual.ti.final`` holds lines
       ``s t P(t | s)``.
 
     Lines with the word ``NULL`` (aligned to nothing) are left out.
@@ -58,42 +53,32 @@ def read_lexical(path: Path, builder: EntryBuilder, *, verbose: bool, order: str
         path: The file, plain or compressed.
         builder: Takes the entries.
         verbose: Whether to show a progress bar.
-        order: The order of the columns, a permutation of ``"source target prob"``.
+        target_first: Whether the target word stands before the source word.
 
     Returns:
         What the weights mean.
 
     Raises:
         TableFormatError: If a line is malformed.
-        ValueError: If ``order`` is not such a permutation.
     """
-    s, t, p = places_of(order)
+    s, t = (1, 0) if target_first else (0, 1)
     with open_binary(path, verbose) as stream:
         for n, line in lines(stream, builder):
             found = fields(line, 3)
             if len(found) != 3:
                 if line.strip():
-                    builder.bad(f"expected {order!r}, found {line[:80]!r}", n)
-            elif found[s] != "NULL" and found[t] != "NULL" and (prob := number(found[p], builder, n)) is not None:
+                    builder.bad(f"expected two words and a probability, found {line[:80]!r}", n)
+            elif "NULL" not in found[:2] and (prob := number(found[2], builder, n)) is not None:
                 builder.add(found[s], found[t], prob, n)
     return "probability"
 
 
-def write_lexical(table: WordMatrix, path: Path, *, order: str) -> None:
-    """Writes lines of two words and a probability in the given order, see :func:`read_lexical`."""
-    places = places_of(order)
+def write_lexical(table: WordMatrix, path: Path, *, target_first: bool) -> None:
+    """Writes lines of two words and a probability, see :func:`read_lexical`."""
     with text_writer(path) as out:
         for source, target, prob in table.entries():
-            values = dict(zip(places, (source, target, f"{prob:.9g}"), strict=True))
-            out.write(f"{values[0]} {values[1]} {values[2]}\n")
-
-
-def places_of(order: str) -> tuple[int, int, int]:
-    """Returns the positions of source, target and probability in an order of columns."""
-    names = order.split()
-    if sorted(names) != ["prob", "source", "target"]:
-        raise ValueError(f"order must name the columns source, target and prob in their order, not {order!r}")
-    return names.index("source"), names.index("target"), names.index("prob")
+            words = f"{target} {source}" if target_first else f"{source} {target}"
+            out.write(f"{words} {prob:.9g}\n")
 
 
 def read_delimited(
