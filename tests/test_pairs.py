@@ -214,7 +214,7 @@ def test_tmx(tmp_path, packed):
     with pytest.raises(TableFormatError, match=r"t\.tmx(\.gz)?: no unit in de and fr; found de-DE, EN, de, en"):
         read(path, languages=("de", "fr"))
     if packed == "t.tmx":
-        with pytest.raises(ValueError, match="is a TMX file; pass languages="):
+        with pytest.raises(ValueError, match="holds a TMX file; pass languages="):
             read(path)
         write(path, TMX[:-40])
         with pytest.raises(TableFormatError, match=r"t\.tmx, line \d+: not well-formed XML"):

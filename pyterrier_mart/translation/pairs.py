@@ -119,19 +119,18 @@ def read_pairs(
         return SentencePairs(", ".join(side.name for side in sides), (), parallel(texts[0], texts[1], faults), faults)
     archive = next((parent for parent in given.parents if parent.is_file()), given)
     package = Package(archive)
+    names = ["a TMX file"] if plain_name(given.name).lower().endswith(".tmx") else package.names
     members: tuple[str, ...] = ()
-    if package.names is None:
-        texts = [Text(str(given), partial(open_binary, given))]
-    elif codes is None:
-        raise ValueError(f"{path} holds {listing(package.names)}; pass languages=, the codes of source and target")
-    else:
+    texts = [Text(str(given), partial(open_binary, given))]
+    if codes is None:
+        if names is not None:
+            raise ValueError(f"{path} holds {listing(names)}; pass languages=, the codes of source and target")
+    elif package.names is not None:
         members = choose(package, given.relative_to(archive).as_posix() if archive != given else "", codes)
         texts = [Text(package.where(member), partial(package.open, member)) for member in members]
     if len(texts) == 2:
         found = parallel(texts[0], texts[1], faults)
-    elif plain_name(texts[0].where).lower().endswith(".tmx"):
-        if codes is None:
-            raise ValueError(f"{path} is a TMX file; pass languages=, the codes of source and target")
+    elif codes is not None and plain_name(texts[0].where).lower().endswith(".tmx"):
         found = tmx(texts[0], codes, faults)
     else:
         found = tab_separated(texts[0], columns, faults)
