@@ -313,11 +313,7 @@ def test_options_that_do_not_fit(arguments, message, capsys, monkeypatch):
 
 
 def test_a_device_that_is_not_there(tmp_path):
-<<<<<<< HEAD
     with pytest.raises(SystemExit, match="error: device must be .* not 'cuda:99'"):
-=======
-    with pytest.raises(SystemExit, match="error: device must be auto, cpu or a GPU that is here .*'cuda:99'"):
->>>>>>> 4a8e222 (A test names a missing device as the package does)
         run(table2, "--device", "cuda:99", "--path", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
