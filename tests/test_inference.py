@@ -113,7 +113,7 @@ def test_memory_does_not_grow_with_the_rows(rows, expected, scorer, monkeypatch)
 
 
 def small_device(scorer, tokens):
-    """Lets the device be too small for more than so many tokens."""
+    """Lets the device be too small for more than a number of tokens."""
     forward, sizes = scorer.model.forward, []
 
     def limited(input_ids, **inputs):

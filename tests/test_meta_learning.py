@@ -50,14 +50,14 @@ def double(original):
     return TextEncoder(copied(original).double())
 
 
-def triplets(start, questions=2, negatives=1):
-    """Questions of a word; their positive has the word and another, negatives have others."""
+def triplets(start, count=2, negatives=1):
+    """Queries of a word; their positive has the word and another, negatives have others."""
     w = words()
-    queries = {f"q{i}": w[start + i] for i in range(questions)}
-    documents = {f"p{i}": f"{w[start + i]} {w[start + 500 + i]}" for i in range(questions)}
-    documents |= {f"n{i}-{j}": w[start + 900 + 7 * i + j] for i in range(questions) for j in range(negatives)}
-    rows = [Row(f"q{i}", f"p{i}", tuple(f"n{i}-{j}" for j in range(negatives))) for i in range(questions)]
-    return TripletSet.build(rows, queries, documents, {f"q{i}": {f"p{i}"} for i in range(questions)})
+    queries = {f"q{i}": w[start + i] for i in range(count)}
+    documents = {f"p{i}": f"{w[start + i]} {w[start + 500 + i]}" for i in range(count)}
+    documents |= {f"n{i}-{j}": w[start + 900 + 7 * i + j] for i in range(count) for j in range(negatives)}
+    rows = [Row(f"q{i}", f"p{i}", tuple(f"n{i}-{j}" for j in range(negatives))) for i in range(count)]
+    return TripletSet.build(rows, queries, documents, {f"q{i}": {f"p{i}"} for i in range(count)})
 
 
 def pairs(start, count=4):
@@ -394,7 +394,7 @@ def test_checkpointing_in_place_has_the_same_gradient(double):
 
 def test_texts_are_encoded_once_in_a_pass_and_tokenised_once_in_all(encoder, monkeypatch):
     w = words()
-    queries = {"a": w[0], "b": w[0], "c": w[1]}  # two questions with the same text
+    queries = {"a": w[0], "b": w[0], "c": w[1]}  # two queries with the same text
     documents = {"x": w[2], "y": w[2], "z": w[3]}
     of = TripletSet.build(
         [Row("a", "x", ("z",)), Row("b", "y", ("z",)), Row("c", "z", ("x",))],

@@ -61,7 +61,7 @@ def test_training_changes_what_is_found():
     assert equal(state(dense()), state(base()))
 
 
-def test_few_validation_questions_are_asked_over_all_documents(monkeypatch):
+def test_few_validation_queries_are_ranked_against_all_documents(monkeypatch):
     part, asked = corpus(), []
     evaluation = "pyterrier_mart.meta.retriever.lareqa_evaluate"
     monkeypatch.setattr(evaluation, lambda encoder, of: asked.append(of) or lareqa_evaluate(encoder, of))
@@ -87,8 +87,8 @@ def test_training_again_starts_again_and_gives_the_same():
 
 def test_pipelines_pass_rows_with_texts():
     part = corpus()
-    candidates = part.topics.merge(part.docs.drop(columns="group"), how="cross")
-    first = pt.Transformer.from_df(candidates.drop(columns=["query", "query_lang"]).assign(score=1.0, rank=0))
+    rows = part.topics.merge(part.docs.drop(columns="group"), how="cross")
+    first = pt.Transformer.from_df(rows.drop(columns=["query", "query_lang"]).assign(score=1.0, rank=0))
     made = dense(config=QUICK)
     (first >> made).fit(part.topics, part.qrels, None, None)
     assert made.weights is not None and [row["step"] for row in made.history.steps] == [1, 2, 3]

@@ -230,7 +230,7 @@ def test_an_interrupted_training_resumes(every, tmp_path, monkeypatch):
     expected = train(whole, Tasks(), evaluate=of_weights(whole))
     assert expected.best_step not in (0, 11)
     done = 0
-    for steps in (3, 0, 2, 1, 20):  # so many are made, then it is interrupted
+    for steps in (3, 0, 2, 1, 20):  # made before it is interrupted
         learner = Learner(max_steps=11)
         monkeypatch.setattr(learner, "meta_step", interrupted(learner.meta_step, steps))
         try:
@@ -282,7 +282,7 @@ def test_a_killed_training_resumes(tmp_path, monkeypatch):
 
 
 def killed(run, moment):
-    """Runs something in another process, which is killed before it renames a file so many times; returns its end."""
+    """Runs something in another process, which is killed before it renames its n-th file; returns its end."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     try:
@@ -392,7 +392,7 @@ SMALL = {
 
 @cache
 def corpus():
-    """Questions of a word, and answers of two, in two languages that have no word in common."""
+    """Queries of a word, and answers of two, in two languages that have no word in common."""
     free = iter(models.words())
     numbers = range(16)
     topics = pd.DataFrame({"qid": [f"q{i}" for i in numbers], "query": [next(free) for _ in numbers]})

@@ -290,7 +290,7 @@ KILL = """
 """
 
 
-def test_a_killed_training_goes_on(tmp_path):
+def test_a_killed_training_resumes(tmp_path):
     frames = [os.fspath(tmp_path / name) for name in ("results", "qrels")]
     for frame, name in zip(data(), frames, strict=False):
         frame.to_pickle(name)
@@ -333,7 +333,7 @@ def interrupt(monkeypatch, owner, name, call):
     ],
     ids=["first epoch", "first checkpoint", "second checkpoint", "end"],
 )
-def test_an_interrupted_training_goes_on(monkeypatch, tmp_path, owner, name, call, left):
+def test_an_interrupted_training_resumes(monkeypatch, tmp_path, owner, name, call, left):
     rank = mart({**QUICK, "output_dir": tmp_path})
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
         interrupt(patch, owner, name, call)
@@ -359,7 +359,7 @@ def test_the_best_epoch_is_kept(script):
     assert measured(fitted(patience=2)) == [0.3, 0.2, 0.1] and not script
 
 
-def test_patience_goes_on_counting_after_an_interruption(script, tmp_path):
+def test_patience_counts_on_after_an_interruption(script, tmp_path):
     script += [0.5]
     best = fitted(epochs=1).weights
     rank = mart({**QUICK, "epochs": 9, "patience": 2, "output_dir": tmp_path / "here"})
@@ -372,7 +372,7 @@ def test_patience_goes_on_counting_after_an_interruption(script, tmp_path):
     assert script == [0.9] and measured(rank) == [0.5, 0.4, 0.3] and rank.weights == best
 
 
-def test_training_that_had_stopped_does_not_go_on(script, tmp_path, monkeypatch):
+def test_training_that_had_stopped_does_not_resume(script, tmp_path, monkeypatch):
     rank = mart({**QUICK, "epochs": 9, "patience": 1, "output_dir": tmp_path})
     script += [0.5, 0.4, 0.9]
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
