@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["check_choice", "check_flag", "check_number", "check_whole"]
+import pandas as pd
+
+__all__ = ["check_choice", "check_columns", "check_flag", "check_number", "check_whole"]
 
 
 def check_whole(name: str, value: Any, least: int = 1, *, optional: bool = False) -> None:
@@ -70,3 +72,21 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def check_columns(name: str, frame: Any, columns: Collection[str], hint: str = "") -> None:
+    """Checks that an argument is a data frame with some columns.
+
+    Args:
+        name: The argument.
+        frame: Its value.
+        columns: The columns that it must have.
+        hint: What the message says to do.
+
+    Raises:
+        ValueError: If it is something else, or lacks a column.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
+    if missing := [column for column in columns if column not in frame]:
+        raise ValueError(f"{name}: missing column {', '.join(missing)}; found {', '.join(map(str, frame))}{hint}")

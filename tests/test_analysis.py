@@ -162,7 +162,7 @@ def test_rows_are_streamed(tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (ROWS[["query"]], {}, r"rows lacks the column 'text', it has \['query'\]"),
+        (ROWS[["query"]], {}, "rows: missing column text; found query"),
         (ROWS[2:3], {}, r"none of 1 rows has a pair of words that the de-en table links"),
         (ROWS, {"pairs": 0}, "pairs must be a whole number >= 1, not 0"),
     ],

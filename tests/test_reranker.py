@@ -219,12 +219,12 @@ def test_training_that_fails_leaves_what_was_there(trained, monkeypatch, error):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((ROWS.drop(columns="text"), QRELS), "topics_or_res_tr lacks the column 'text', .*text_loader"),
-        ((ROWS[["qid", "query"]], QRELS), "topics_or_res_tr lacks the column 'docno', 'text'"),
+        ((ROWS.drop(columns="text"), QRELS), "topics_or_res_tr: missing column text; .*text_loader"),
+        ((ROWS[["qid", "query"]], QRELS), "topics_or_res_tr: missing column docno, text"),
         ((ROWS.iloc[:0], QRELS), "topics_or_res_tr is empty"),
-        ((ROWS, QRELS.drop(columns="label")), "qrels_tr lacks the column 'label'"),
+        ((ROWS, QRELS.drop(columns="label")), "qrels_tr: missing column label"),
         ((ROWS, QRELS, ROWS, None), "qrels_va is missing"),
-        ((ROWS, QRELS, ROWS.drop(columns="text"), QRELS), "topics_or_res_va lacks the column 'text'"),
+        ((ROWS, QRELS, ROWS.drop(columns="text"), QRELS), "topics_or_res_va: missing column text"),
         ((ROWS, QRELS, ROWS, QRELS.assign(label=0)), "no validation query has a relevant document"),
     ],
 )

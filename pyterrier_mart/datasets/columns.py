@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyterrier_mart.checks import check_columns
+
 __all__ = [
     "among", "checked_columns", "distinct", "fingerprint_of", "known", "listed", "refuse", "select_columns",
 ]  # fmt: skip
@@ -52,8 +54,7 @@ def checked_columns(name: str, frame: pd.DataFrame, required: list[str], optiona
 
 def select_columns(name: str, frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Copies columns of a frame, which must have them and all their values."""
-    if missing := [column for column in columns if column not in frame]:
-        raise ValueError(f"{name}: missing column {', '.join(missing)}; found {', '.join(map(str, frame)) or 'none'}")
+    check_columns(name, frame, columns)
     frame = frame[columns].reset_index(drop=True)
     if (empty := frame.isna().any(axis=1)).any():
         raise ValueError(f"{name}: a value is missing in {empty.sum()} rows, such as {frame[empty].iloc[0].to_dict()}")

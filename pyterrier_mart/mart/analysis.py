@@ -14,7 +14,7 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart import charts
-from pyterrier_mart.checks import check_whole
+from pyterrier_mart.checks import check_columns, check_whole
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.mart.encoding import BatchWords, Pair, PairEncoder
 from pyterrier_mart.mart.reranker import MARTReRanker
@@ -162,8 +162,7 @@ def translation_gap(
     Raises:
         ValueError: If there is no table, a column is missing, ``pairs`` is less than 1, or no row has translations.
     """
-    if missing := [column for column in ("query", reranker.text_field) if column not in rows]:
-        raise ValueError(f"rows lacks the column {', '.join(map(repr, missing))}, it has {list(rows)}")
+    check_columns("rows", rows, ("query", reranker.text_field))
     check_whole("pairs", pairs)
     if isinstance(table, str):
         table = TranslationTable.load(table)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.checks import check_columns
 from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.text import specs_of
@@ -59,7 +60,7 @@ def results_with_texts(frame: pd.DataFrame, name: str, text_field: str, target: 
     Raises:
         ValueError: If the argument of this name is no frame of results with texts, empty, or of another language.
     """
-    _check_columns(frame, name, ("qid", "query", "docno", text_field))
+    check_columns(name, frame, ("qid", "query", "docno", text_field), "; texts come from dataset.text_loader()")
     if frame.empty:
         raise ValueError(f"{name} is empty: the first stage found nothing, or there are no topics")
     check_language(frame, name, target)
@@ -72,20 +73,12 @@ def judgments(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     Raises:
         ValueError: If the argument of this name is no frame of judgments.
     """
-    _check_columns(frame, name, ("qid", "docno", "label"))
+    check_columns(name, frame, ("qid", "docno", "label"))
     labels = pd.to_numeric(frame["label"], errors="coerce").astype("float64")
     wrong = ~(labels - labels.round() == 0)  # infinity and what is not a number, too
     if wrong.any():
         raise ValueError(f"{name}: a label must be a whole number, not {frame['label'][wrong].iloc[0]!r}")
     return _with_text_identifiers(frame).assign(label=labels.astype("int64"))
-
-
-def _check_columns(frame: object, name: str, columns: Sequence[str]) -> None:
-    if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
-    if missing := [column for column in columns if column not in frame]:
-        hint = "; load texts with dataset.text_loader()" if missing == list(columns[3:]) else ""
-        raise ValueError(f"{name} lacks the column {', '.join(map(repr, missing))}, it has {list(frame)}{hint}")
 
 
 def _with_text_identifiers(frame: pd.DataFrame) -> pd.DataFrame:
