@@ -557,7 +557,7 @@ def test_names_of_nothing(name, message):
 
 
 def test_options():
-    with pytest.raises(ValueError, match="topic_fields must be some of title, description, narrative"):
+    with pytest.raises(ValueError, match="topic_fields must be one of title, description, narrative"):
         CLEF("de", "en", topic_fields=["body"])
     with pytest.raises(ValueError, match="collections must be some of lat94, gh95"):
         CLEF("de", "en", collections=[])

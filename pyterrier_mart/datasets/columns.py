@@ -42,7 +42,7 @@ def checked_columns(name: str, frame: pd.DataFrame, required: list[str], optiona
     for column in frame:
         if column in _TEXTS:
             wrong = ~frame[column].map(lambda text: isinstance(text, str)).astype(bool)
-            refuse(frame.loc[wrong, id], f"{name}: {column}: expected a string for {id}")
+            refuse(frame.loc[wrong, id], f"{name}: {column} must be a string; it is not for {id}")
         elif column in _LANGS:
             # Transfer modes such as el_ar,el-el_ar name languages, so that these cannot have other characters.
             wrong = ~frame[column].map(lambda code: isinstance(code, str) and code.isalpha()).astype(bool)

@@ -147,8 +147,6 @@ class MultilingualCorpus:
         """
         topics = checked_columns("topics", topics, _TOPICS[:3], _TOPICS[3:])
         docs = checked_columns("docs", docs, _DOCS[:3], _DOCS[3:])
-        if docs.empty:
-            raise ValueError("docs: a corpus needs at least one document, found none")
         qrels = _judgments(qrels, topics["qid"], docs["docno"])
         topics = topics[among(topics["qid"], qrels["qid"])].reset_index(drop=True)
         topics["qgroup"] = topics.get("qgroup", topics["qid"])
@@ -350,7 +348,7 @@ def _judgments(qrels: pd.DataFrame, qids: pd.Series, docnos: pd.Series) -> pd.Da
     """Checks and copies judgments, without those that are not relevant."""
     qrels = select_columns("qrels", qrels, _QRELS).astype({"qid": str, "docno": str})
     labels = pd.to_numeric(qrels["label"], errors="coerce")
-    refuse(qrels.loc[labels.isna(), "qid"], "qrels: label: expected a number for qid")
+    refuse(qrels.loc[labels.isna(), "qid"], "qrels: label must be a number; it is not for qid")
     qrels = qrels.assign(label=labels)[labels > 0].reset_index(drop=True)
     refuse(qrels.loc[~among(qrels["qid"], qids), "qid"].drop_duplicates(), "qrels: not in topics: qid")
     refuse(qrels.loc[~among(qrels["docno"], docnos), "docno"].drop_duplicates(), "qrels: not in docs: docno")

@@ -69,10 +69,8 @@ class PairCorpus:
                 is not a code of letters, or a score is not from 0 to 5. The message names the culprits.
         """
         pairs = checked_columns("pairs", pairs, _PAIRS[:6], _PAIRS[6:])
-        if pairs.empty:
-            raise ValueError("pairs: expected at least one pair, found none")
         scores = pd.to_numeric(pairs["score"], errors="coerce")
-        refuse(pairs.loc[~scores.between(0, 5), "pair_id"], "pairs: score: expected a number from 0 to 5 for")
+        refuse(pairs.loc[~scores.between(0, 5), "pair_id"], "pairs: score must be a number from 0 to 5; it is not for")
         pairs["score"] = scores.astype("float64")
         if "track" not in pairs:
             pairs["track"] = pairs["lang1"] + "-" + pairs["lang2"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import settings
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
@@ -111,8 +112,8 @@ class CLEF(MartDataset):
             raise ValueError(f"collections must be {what}, not {', '.join(chosen)}")
         self.collections = tuple(key for key in known if key in chosen)
         self.topic_fields = (topic_fields,) if isinstance(topic_fields, str) else tuple(topic_fields)
-        if not self.topic_fields or not set(self.topic_fields) <= set(_TOPIC_FIELDS):
-            raise ValueError(f"topic_fields must be some of {', '.join(_TOPIC_FIELDS)}, not {self.topic_fields!r}")
+        for field in self.topic_fields:
+            check_choice("topic_fields", field, _TOPIC_FIELDS)
         self._home = Path(home).expanduser() if home is not None else None
         self._catalogue: Catalogue | None = None
         self._documents: DocumentStore | None = None
