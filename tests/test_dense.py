@@ -304,8 +304,8 @@ def bad(change):
     ([], "there are no documents to index"),
     (bad(lambda rows: rows[4].update(docno=rows[1]["docno"])), "document 5: the docno 'de-n00' occurs twice"),
     (bad(lambda rows: rows[2].pop("text")), r"document 3: 'el-00' has no field 'text'; found \['doc_lang', 'docno'\]"),
-    (bad(lambda rows: rows[0].update(docno="a b")), "document 1: expected a docno of printable ASCII .* found 'a b'"),
-    (bad(lambda rows: rows[5].update(docno="é")), "document 6: expected a docno of printable ASCII .* found 'é'"),
+    (bad(lambda rows: rows[0].update(docno="a b")), "document 1: its docno must be of printable ASCII .* not 'a b'"),
+    (bad(lambda rows: rows[5].update(docno="é")), "document 6: its docno must be of printable ASCII .* not 'é'"),
     (DOCS.head(1), "cannot store the docnos of these 1 documents, 'de-00' to 'de-00'"),
 ])  # fmt: skip
 def test_documents_that_cannot_be_indexed(documents, message, tmp_path):

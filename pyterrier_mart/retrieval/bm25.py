@@ -264,7 +264,7 @@ def _check_same(index: BM25Index, wanted: dict[str, Any]) -> None:
         found = index.meta[key]
         if None not in (value, found) and value != found:
             raise ValueError(
-                f"the index at {index.path} was made with {key} {found}, expected {value}; name another path or pass "
+                f"the index at {index.path} was made with {key} {found}, not {value}; name another path or pass "
                 "overwrite=True"
             )
 

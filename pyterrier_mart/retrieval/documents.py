@@ -48,9 +48,9 @@ def checked(
     for position, document in enumerate(documents, 1):
         problem = None
         if not isinstance(document, dict):
-            problem = f"expected a dict with docno and {', '.join(fields)}, found {document!r:.80}"
+            problem = f"it must be a dict with docno and {', '.join(fields)}, not {document!r:.80}"
         elif not isinstance(name := document.get("docno"), str) or not re.fullmatch(docno, name):
-            problem = f"expected a docno {rule}, found {name!r}"
+            problem = f"its docno must be {rule}, not {name!r}"
         elif missing := [field for field in fields if field not in document]:
             problem = f"{name!r} has no field {missing[0]!r}; found {sorted(document)}"
         elif hash(name) in seen:
