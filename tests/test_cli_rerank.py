@@ -210,9 +210,15 @@ def test_without_depth_all_rows_are_ranked(rerank, files, rows):
 
 
 def test_documents_of_ir_datasets(rerank, files, expected, rows, monkeypatch):
+    documents = {docno: GenericDoc(docno, text) for docno, text in rows[["docno", "text"]].values}
+
+    class Store:
+        def get_many_iter(self, docnos):
+            yield from (documents[docno] for docno in sorted(docnos) if docno in documents)
+
     class Dataset:
-        def docs_iter(self):
-            yield from (GenericDoc(docno, text) for docno, text in rows[["docno", "text"]].values)
+        def docs_store(self):
+            return Store()
 
         def __getattr__(self, name):
             return lambda *args: name == "has_docs"

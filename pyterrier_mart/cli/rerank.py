@@ -9,11 +9,10 @@ import sqlite3
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Annotated, Any, Literal
 
 import pyterrier as pt
 import typer
@@ -21,25 +20,22 @@ from filelock import FileLock
 
 from pyterrier_mart import __version__
 from pyterrier_mart.cli.console import errors, say
+from pyterrier_mart.cli.inputs import (
+    Row,
+    cells_of,
+    is_dataset,
+    read_lines,
+    read_queries,
+    read_topics,
+    rows_parser,
+    run_parser,
+)
 from pyterrier_mart.files import atomic_file, sha256
-from pyterrier_mart.translation.formats.common import open_binary
 
-__all__ = ["read_topics", "rerank"]
+__all__ = ["rerank"]
 
 _CHUNK = 2048  # rows that are scored and written at a time, not counting the last query's
 _DEPTH = 100
-
-_T = TypeVar("_T")
-
-
-class Row(NamedTuple):
-    """A document to re-rank; ``text`` is None if it is still to be looked up."""
-
-    qid: str
-    query: str
-    docno: str
-    rank: int
-    text: str | None
 
 
 def rerank(
@@ -142,100 +138,6 @@ def rerank(
         say(f"scored {done}", errors)
 
 
-def is_dataset(name: str) -> bool:
-    """Returns whether this names a dataset, such as irds:NAME, and not a file."""
-    return ":" in name and not Path(name).exists()
-
-
-def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = False) -> Iterator[tuple[int, _T]]:
-    """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
-    opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
-    with opened as stream:
-        for n, raw in enumerate(stream, start=1):
-            try:
-                line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")
-                if line and not line.isspace() and (found := parse(line)) is not None:
-                    yield n, found
-            except ValueError as err:
-                raise ValueError(f"{path}, line {n}: {err}") from err
-
-
-def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
-    """Returns the tab-separated cells of a line by name, or None for a line of the names."""
-    cells = line.split("\t")
-    if len(cells) != len(names):
-        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names)}, found {len(cells)}")
-    return dict(zip(names, cells, strict=True)) if cells != names else None
-
-
-def read_topics(topics: str) -> dict[str, str]:
-    """Returns the queries of a dataset or file by qid.
-
-    Raises:
-        ValueError: If they are malformed.
-    """
-    if is_dataset(topics):
-        frame = pt.get_dataset(topics).get_topics()
-        if "query" not in frame:
-            raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
-        return {str(qid): q for qid, q in zip(frame["qid"], frame["query"], strict=True) if isinstance(q, str)}
-    found: dict[str, str] = {}
-    for n, cells in read_lines(topics, partial(cells_of, names=["qid", "query"])):
-        if cells["qid"] in found:
-            raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
-        found[cells["qid"]] = cells["query"]
-    return found
-
-
-def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
-    """Returns what reads the lines of a TREC run, given the queries by qid."""
-
-    def parse(line: str) -> Row:
-        fields = line.split()
-        if len(fields) != 6 or fields[0] not in topics:
-            raise ValueError(f"expected qid Q0 docno rank score tag, the qid one of --topics, found {line[:80]!r}")
-        return Row(fields[0], topics[fields[0]], fields[2], int(fields[3]), None)
-
-    return parse
-
-
-def rows_parser() -> Callable[[str], Row | None]:
-    """Returns what reads tab-separated rows, of which the first one names the columns."""
-    names: list[str] = []
-
-    def parse(line: str) -> Row | None:
-        if not names:
-            names.extend(line.split("\t"))
-            if not {"qid", "query", "docno", "text"} <= set(names):
-                raise ValueError(f"expected a header with qid, query, docno and text, found {', '.join(names)}")
-        cells = cells_of(line, names)
-        if cells is None:
-            return None
-        if any(cells[name].split() != [cells[name]] for name in ("qid", "docno")):
-            raise ValueError(f"expected qid and docno without white space, found {cells['qid']!r}, {cells['docno']!r}")
-        return Row(cells["qid"], cells["query"], cells["docno"], 0, cells["text"])
-
-    return parse
-
-
-def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | None) -> Iterator[list[Row]]:
-    """Yields the rows of each query, which stand together in a file, in order of their ranks down to ``depth``."""
-    seen: set[str] = set()
-    for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
-        found: dict[str, Row] = {}
-        for n, row in lines:
-            query = next(iter(found.values()), row).query
-            if qid in seen or row.docno in found or row.query != query:
-                what = f"its document {row.docno!r}" if row.docno in found else f"the query {qid!r}"
-                what += " was there before" + " with another text" * (row.query != query)
-                raise ValueError(f"{path}, line {n}: {what}; expected rows grouped by qid, each once")
-            found[row.docno] = row
-        seen.add(qid)
-        yield sorted(found.values(), key=lambda row: row.rank)[:depth]
-    if not seen:
-        raise ValueError(f"{path}: there is nothing to re-rank")
-
-
 class Texts:
     """The texts of the documents to re-rank, in a temporary file: memory does not grow with their number."""
 
@@ -253,9 +155,16 @@ class Texts:
         self._file.executemany("INSERT OR IGNORE INTO texts VALUES (?, NULL)", docnos)
         return len(rows)
 
+    def wanted(self) -> Iterator[list[str]]:
+        """Yields the docnos of the texts that are to be looked up, some at a time."""
+        last, query = 0, "SELECT rowid, docno FROM texts WHERE rowid > ? ORDER BY rowid LIMIT 1000"
+        while rows := self._file.execute(query, (last,)).fetchall():
+            last = rows[-1][0]
+            yield [docno for _, docno in rows]
+
     def fill(self, documents: str, missing: str) -> None:
         """Reads the texts that are to be looked up, of a document that comes twice the first."""
-        found = dataset_texts(documents) if is_dataset(documents) else file_texts(documents)
+        found = dataset_texts(documents, self.wanted()) if is_dataset(documents) else file_texts(documents)
         # No text holds half a character: JSON may, databases and tokenizers do not.
         rows = ([part.encode("utf-8", "replace").decode() for part in (text, docno)] for docno, text in found)
         self._file.executemany("UPDATE texts SET text = ? WHERE docno = ? AND text IS NULL", rows)
@@ -292,11 +201,13 @@ def file_texts(path: str) -> Iterator[tuple[str, str]]:
         yield str(document["docno"]), document["text"]
 
 
-def dataset_texts(name: str) -> Iterator[tuple[str, str]]:
-    """Yields the docno and text of the documents of a dataset."""
+def dataset_texts(name: str, wanted: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
+    """Yields the docno and text of documents of a dataset: of those wanted, where it can look them up."""
     dataset = pt.get_dataset(name)
-    if hasattr(dataset, "irds_ref"):  # some have no field of this name
-        for document in dataset.irds_ref().docs_iter():
+    if hasattr(dataset, "irds_ref"):  # not its text loader, which fails without saying which documents there are not
+        store = dataset.irds_ref().docs_store()
+        for document in itertools.chain.from_iterable(map(store.get_many_iter, wanted)):
+            # Some have no field of this name.
             yield document.doc_id, document.text if hasattr(document, "text") else document.default_text()
     else:
         yield from ((document["docno"], document["text"]) for document in dataset.get_corpus_iter(verbose=False))

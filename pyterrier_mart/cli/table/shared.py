@@ -13,7 +13,7 @@ import typer
 from pyterrier_mart import TranslationTable
 from pyterrier_mart.artifact import META
 from pyterrier_mart.cli.console import say, speaks_unicode
-from pyterrier_mart.cli.rerank import read_topics
+from pyterrier_mart.cli.inputs import read_topics
 from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation.storage import FILES

@@ -1,0 +1,123 @@
+"""What commands read: topics, runs and rows, in files, pipes and datasets."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pyterrier as pt
+
+from pyterrier_mart.translation.formats.common import open_binary
+
+__all__ = ["Row", "cells_of", "is_dataset", "read_lines", "read_queries", "read_topics", "rows_parser", "run_parser"]
+
+_T = TypeVar("_T")
+
+
+class Row(NamedTuple):
+    """A document to re-rank; ``text`` is None if it is still to be looked up."""
+
+    qid: str
+    query: str
+    docno: str
+    rank: int
+    text: str | None
+
+
+def is_dataset(name: str) -> bool:
+    """Returns whether this names a dataset, such as irds:NAME, and not a file."""
+    return ":" in name and not Path(name).exists()
+
+
+def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = False) -> Iterator[tuple[int, _T]]:
+    """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
+    opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
+    with opened as stream:
+        for n, raw in enumerate(stream, start=1):
+            try:
+                line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")
+                if line and not line.isspace() and (found := parse(line)) is not None:
+                    yield n, found
+            except ValueError as err:
+                raise ValueError(f"{path}, line {n}: {err}") from err
+
+
+def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
+    """Returns the tab-separated cells of a line by name, or None for a line of the names."""
+    cells = line.split("\t")
+    if len(cells) != len(names):
+        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names)}, found {len(cells)}")
+    return dict(zip(names, cells, strict=True)) if cells != names else None
+
+
+def read_topics(topics: str) -> dict[str, str]:
+    """Returns the queries of a dataset or file by qid.
+
+    Raises:
+        ValueError: If they are malformed.
+    """
+    if is_dataset(topics):
+        frame = pt.get_dataset(topics).get_topics()
+        if "query" not in frame:
+            raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
+        return {str(qid): q for qid, q in zip(frame["qid"], frame["query"], strict=True) if isinstance(q, str)}
+    found: dict[str, str] = {}
+    for n, cells in read_lines(topics, partial(cells_of, names=["qid", "query"])):
+        if cells["qid"] in found:
+            raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
+        found[cells["qid"]] = cells["query"]
+    return found
+
+
+def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
+    """Returns what reads the lines of a TREC run, given the queries by qid."""
+
+    def parse(line: str) -> Row:
+        fields = line.split()
+        if len(fields) != 6 or fields[0] not in topics:
+            raise ValueError(f"expected qid Q0 docno rank score tag, the qid one of --topics, found {line[:80]!r}")
+        return Row(fields[0], topics[fields[0]], fields[2], int(fields[3]), None)
+
+    return parse
+
+
+def rows_parser() -> Callable[[str], Row | None]:
+    """Returns what reads tab-separated rows, of which the first one names the columns."""
+    names: list[str] = []
+
+    def parse(line: str) -> Row | None:
+        if not names:
+            names.extend(line.split("\t"))
+            if not {"qid", "query", "docno", "text"} <= set(names):
+                raise ValueError(f"expected a header with qid, query, docno and text, found {', '.join(names)}")
+        cells = cells_of(line, names)
+        if cells is None:
+            return None
+        if any(cells[name].split() != [cells[name]] for name in ("qid", "docno")):
+            raise ValueError(f"expected qid and docno without white space, found {cells['qid']!r}, {cells['docno']!r}")
+        return Row(cells["qid"], cells["query"], cells["docno"], 0, cells["text"])
+
+    return parse
+
+
+def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | None) -> Iterator[list[Row]]:
+    """Yields the rows of each query, which stand together in a file, in order of their ranks down to ``depth``."""
+    seen: set[str] = set()
+    for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
+        found: dict[str, Row] = {}
+        for n, row in lines:
+            query = next(iter(found.values()), row).query
+            if qid in seen or row.docno in found or row.query != query:
+                what = f"its document {row.docno!r}" if row.docno in found else f"the query {qid!r}"
+                what += " was there before" + " with another text" * (row.query != query)
+                raise ValueError(f"{path}, line {n}: {what}; expected rows grouped by qid, each once")
+            found[row.docno] = row
+        seen.add(qid)
+        yield sorted(found.values(), key=lambda row: row.rank)[:depth]
+    if not seen:
+        raise ValueError(f"{path}: there is nothing to re-rank")
