@@ -192,13 +192,15 @@ class TextLoader(pt.Transformer):
     def look_up(self, docnos: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """Returns those of the documents that exist."""
         documents = self.dataset.documents()
-        if not isinstance(documents, DocumentStore):
-            return documents
         found: dict[str, Mapping[str, str]] = {}
         distinct = list(dict.fromkeys(docnos))
         batches = range(0, len(distinct), _BATCH)
         for start in pt.tqdm(batches, desc="Text Loader", unit_scale=_BATCH, disable=not self.verbose):
-            found |= documents.get_many(distinct[start : start + _BATCH])
+            batch = distinct[start : start + _BATCH]
+            if isinstance(documents, DocumentStore):
+                found |= documents.get_many(batch)
+            else:
+                found |= {docno: documents[docno] for docno in batch if docno in documents}
         return found
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
