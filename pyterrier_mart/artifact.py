@@ -56,17 +56,18 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     return dict(meta)
 
 
-def weights_digest(model: torch.nn.Module, described: str = "") -> str:
+def weights_digest(model: torch.nn.Module, described: str | None = None) -> str:
     """Returns a fingerprint of a model's weights, in 32 hexadecimal digits.
 
     Args:
         model: The model.
-        described: What else the fingerprint depends on, such as settings.
+        described: What else the fingerprint depends on, such as settings. ``None``: the fingerprint is that of the
+            names and values alone, which saved re-rankers hold.
     """
     import torch
 
-    digest = hashlib.blake2b(described.encode(), digest_size=16)
+    digest = hashlib.blake2b((described or "").encode(), digest_size=16)
     for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update((name if described is None else f"{name} {value.dtype} {tuple(value.shape)}").encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -1,12 +1,11 @@
 """Writes a small collection in the formats of the CLEF ad-hoc track, made of XQuAD-R paragraphs and questions."""
 
 import gzip
-import io
-import tarfile
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+from packing import make_tar, make_zip
 
 from pyterrier_mart.datasets import xquad_r
 
@@ -168,7 +167,7 @@ def _write_collection(folder, key, documents):
         parts.append(content.encode(encoding, "xmlcharrefreplace"))
     if packing in ("zip", "tar.gz"):
         members = {f"{key}/part{part}.sgml": content for part, content in enumerate(parts)}
-        _put(folder / name, _zip(members) if packing == "zip" else _tar(members))
+        _put(folder / name, make_zip(members) if packing == "zip" else make_tar(members, "w:gz"))
         return
     for part, content in enumerate(parts):
         if packing == "gz":
@@ -327,21 +326,3 @@ def _write_hostile(root):
 def _put(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def _zip(members):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
-
-
-def _tar(members):
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return file.getvalue()

@@ -1,5 +1,6 @@
 """MARTReRanker as a transformer: its settings, what it keeps, and what it refuses."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -13,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
+from pyterrier_mart.artifact import weights_digest
 from pyterrier_mart.mart import reranker, training
 
 TABLE = TranslationTable.from_dict(
@@ -388,3 +390,10 @@ def test_damaged_weights(copied):
               metadata={"format": "pt"})  # fmt: skip
     with pytest.raises(ValueError, match="its weights are not those that were saved"):
         MARTReRanker.load(copied)
+
+
+def test_the_fingerprint_of_weights_is_that_of_models_saved_before():
+    net = torch.nn.Linear(2, 1)
+    values = (("bias", net.bias), ("weight", net.weight))
+    content = b"".join(name.encode() + value.detach().numpy().tobytes() for name, value in values)
+    assert weights_digest(net) == hashlib.blake2b(content, digest_size=16).hexdigest()
