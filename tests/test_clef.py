@@ -448,7 +448,7 @@ def test_two_folders_do_not_share_a_store(clef, tmp_path):
 
 
 def test_a_file_with_several_collections(tmp_path):
-    numbers = ["SDA.940106.0001", "SDA.950106.0001", "HAMSHAHRI-1", "SDA.940106.0002"]
+    numbers = ["SDA.940106.0001", "SDA.950106.0001", "UNKNOWN-1", "SDA.940106.0002"]
     documents = (f"<DOC><DOCNO>{number}</DOCNO><TEXT>{number} text</TEXT></DOC>\n" for number in numbers)
     (tmp_path / "agency").write_text("".join(documents))
     data = CLEF("de", home=tmp_path, collections=["sda94", "sda95"])
@@ -498,6 +498,43 @@ def test_judged_documents_that_the_files_lack(clef, tmp_path):
     data.documents()
     assert "1 judged documents of Los Angeles Times 94 (lat94) are not in the files: LA010194-7777" in data.check()
     assert "UNKNOWN-1" not in set(data.get_qrels()["docno"])
+
+
+def test_what_fits_no_collection_is_counted_by_shape_and_file(tmp_path):
+    (tmp_path / "documents").write_text(article("LA010194-0001") + "".join(article(f"X-{n}-{n}") for n in range(8, 12)))
+    (tmp_path / "qrels.a").write_text("41 0 LA010194-0001 1\n41 0 X-1-2 1\n41 0 Y3 1\n42 0 Y12 0\n43 0 Y13 0\n")
+    (tmp_path / "qrels.b").write_text(
+        "41 0 LA010194-0001 1\n" + "".join(f"44 0 {c * 9} 0\n" for c in "abcdefghij" * 20)
+    )
+    (tmp_path / "topics.en.tsv").write_text("41\ttitle\tdescription\n")
+    for _ in range(2):  # the second time from what was kept
+        assert {
+            "4 documents of no known collection: documents: 4 X-#-# (such as X-8-8)",
+            "204 judgments of documents of no known collection: qrels.a: 3 Y# (such as Y3), 1 X-#-# (such as X-1-2); "
+            "qrels.b: 20 aaaaaaaaa (such as aaaaaaaaa), 20 bbbbbbbbb (such as bbbbbbbbb), 20 ccccccccc (such as "
+            "ccccccccc), ...",
+        } <= set(CLEF("en", home=tmp_path).check())
+    many = {}
+    for n in range(5000):
+        catalogue.count_shape(many, "x" * n)
+    assert len(many) == 101 and many["other shapes"] == (4900, "x" * 100)
+
+
+def test_bulgarian_and_persian(tmp_path):
+    """The newspapers of the later campaigns, with the docnos that their judgments have."""
+    (tmp_path / "bg.txt").write_text(
+        "401 0 NST2002-01-04-052 1\n402 0 NOVINAR20020102-006 1\n403 0 SEGA2002-01-03-080 1\n"
+    )
+    (tmp_path / "fa.txt").write_text("551-AH 0 HAM2-750402-001 1\n")
+    (tmp_path / "topics.bg.tsv").write_text("401\tедно\n402\tдве\n403\tтри\n")
+    (tmp_path / "topics.fa.tsv").write_text("551\tتنیس\n")
+    assert CLEF("bg", home=tmp_path).get_topics()["qid"].tolist() == ["401", "402", "403"]
+    persian = MartDatasetProvider().get_dataset("clef/fa")
+    assert persian.collections == ("hamshahri",)
+    assert CLEF("fa", home=tmp_path).get_qrels().values.tolist() == [["551", "HAM2-750402-001", 1]]
+    assert not any("no known collection" in sentence for sentence in CLEF("fa", home=tmp_path).check())
+    with pytest.raises(FileNotFoundError, match="Persian texts are licensed by the University of Tehran: Hamshahri"):
+        CLEF("fa", home=tmp_path).documents()
 
 
 def test_a_pair_without_a_language_of_the_others(clef, tmp_path):

@@ -38,15 +38,16 @@ def one(body, number="<DOCNO> X-1 </DOCNO>"):
 
 
 def test_collections_are_those_of_clef():
-    assert len(COLLECTIONS) == 27 and all(key == collection.key for key, collection in COLLECTIONS.items())
+    assert len(COLLECTIONS) == 29 and all(key == collection.key for key, collection in COLLECTIONS.items())
     by_language = {}
     for collection in COLLECTIONS.values():
         by_language[collection.language] = by_language.get(collection.language, 0) + collection.documents
     assert by_language == {
         "en": 169_477, "fr": 177_452, "de": 294_809, "it": 157_558, "es": 454_045, "nl": 190_604, "pt": 210_734,
-        "fi": 55_344, "sv": 142_819, "ru": 16_761, "hu": 49_530, "bg": 69_195,
+        "fi": 55_344, "sv": 142_819, "ru": 16_761, "hu": 49_530, "bg": 87_281, "fa": 166_774,
     }  # fmt: skip
     assert "2000-2003" in COLLECTIONS["lat94"].package and "2004-2008" in COLLECTIONS["sega02"].package
+    assert COLLECTIONS["lat94"].licensor == "ELRA" and "Tehran" in COLLECTIONS["hamshahri"].licensor
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,16 @@ def test_collections_are_those_of_clef():
         ("FSP940101-076", "folha94"),
         ("PUBLICO-19940101-101", "publico94"),
         ("IZV950106-00025", "izvestia95"),
+        ("AAMU19940101-000359", "aamu"),
+        ("AAMU19960102-000073", "aamu"),
+        ("AAMU19970102-000073", None),
+        ("NST2002-01-04-052", "standart02"),
+        ("STANDART2002-01-04-052", "standart02"),
+        ("NOVINAR20020102-006", "novinar02"),
+        ("SEGA2002-01-03-080", "sega02"),
+        ("HAM2-750402-001", "hamshahri"),
+        ("HAMSHAHRI-750402-001", "hamshahri"),
+        ("HAM", None),
         ("", None),
         ("LA010194-0001 ", None),
         ("XLA010194-0001", None),

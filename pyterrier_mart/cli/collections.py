@@ -19,7 +19,7 @@ from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE
 from pyterrier_mart.datasets.clef.settings import PAPER_PAIRS, PAPER_TOPICS, topic_languages
-from pyterrier_mart.datasets.clef.stores import build, built, documents_found, examples, unknown_judged
+from pyterrier_mart.datasets.clef.stores import build, built, documents_found, unknown_judged, unplaced
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES
 
@@ -44,9 +44,12 @@ def clef_setup(
     """
     catalogue = scan(folder, verbose=True)
     if not any(catalogue.count(key) or catalogue.judged.get(key) for key in COLLECTIONS):
+        others = [
+            f"{sentence}: {files[0]}{', ...' * (len(files) > 1)}" for sentence, files in unplaced(catalogue).items()
+        ]
         raise ValueError(
             f"{folder} holds no documents and no judgments of CLEF's newspapers, so that it is not set up; found "
-            f"{len(catalogue.topics)} languages with topics and {catalogue.count(''):,} documents of other collections"
+            f"{'; '.join([f'{len(catalogue.topics)} languages with topics', *others])}"
         )
     paths.remember("clef", folder)
     if documents:
@@ -77,8 +80,9 @@ def _show_clef(catalogue: Catalogue) -> None:
     out.print(_pairs(catalogue))
     _say(f"{catalogue.files:,} files, of which {catalogue.ignored:,} hold no documents, topics or judgments")
     _say_first([f"  {name}" for name in catalogue.ignored_names], _MOST_NAMES, catalogue.ignored)
-    if unplaced := [docno for labels in catalogue.labels("").values() for docno in labels]:
-        _say(f"{len(unplaced):,} judgments of documents of no known collection: {examples(unplaced)}")
+    for sentence, files in unplaced(catalogue).items():
+        _say(f"{sentence}:")
+        _say_first([f"  {line}" for line in files], _MOST_NAMES)
     if catalogue.repeated:
         _say(f"{catalogue.repeated:,} judgments stand in more than one place, with the same label")
     problems = Problems()

@@ -20,7 +20,7 @@ from typing import Any
 import pyterrier as pt
 
 from pyterrier_mart.archives import ArchiveError, files, members
-from pyterrier_mart.datasets.clef.collections import of_docno
+from pyterrier_mart.datasets.clef.collections import of_docno, shape_of
 from pyterrier_mart.datasets.clef.encodings import ascii_parts, read_head, utf_16_of
 from pyterrier_mart.datasets.clef.qrels import is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
@@ -31,11 +31,12 @@ from pyterrier_mart.problems import Problems
 __all__ = ["Catalogue", "below", "scan", "stamp_of"]
 
 #: Another number makes older caches void.
-_VERSION = 3
+_VERSION = 4
 _HEAD = 1 << 16
 _LONGEST_HEAD = 8 << 20  # of a file that begins with comments, or with a document type
 _FIRST_LINES = 5  # judgments may have a header, or comments, before them
 _NAMES_KEPT = 20
+_SHAPES_KEPT = 100  # of a file; others, say of hashes, count as one
 _OVERLAP = 512  # more than a tag and a docno take
 _DOCNO, _DOCID = (
     re.compile(
@@ -64,6 +65,8 @@ class Catalogue:
         ignored: How many of them are neither documents nor topics nor judgments.
         ignored_names: What the first of these are called.
         repeated: How many judgments were there twice, with the same label.
+        unplaced: The documents and judgments of no known collection: by what they are ("documents", "judgments"), file
+            and shape of docno, how many there are and the first of them.
         problems: What was wrong in the files.
     """
 
@@ -76,6 +79,7 @@ class Catalogue:
     ignored: int
     ignored_names: Sequence[str]
     repeated: int
+    unplaced: Mapping[str, Mapping[str, Mapping[str, tuple[int, str]]]]
     problems: Problems
 
     def labels(self, collection: str) -> Mapping[str, Mapping[str, int]]:
@@ -107,6 +111,7 @@ class Finding:
     files: int = 0
     ignored: int = 0
     ignored_names: list[str] = field(default_factory=list)
+    unplaced: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     problems: dict[str, Any] = field(default_factory=dict)
 
 
@@ -213,9 +218,12 @@ def look_into(stream: Any, name: str, finding: Finding, problems: Problems) -> N
     first = [line[:4096].decode("utf-8", "replace") for line in lines if line.strip()][:_FIRST_LINES]
     if holds_documents(head):
         counts = finding.documents.setdefault(name, {})
-        for docno in docnos(parts):
-            key = of_docno(docno.decode("utf-8", "replace")) or ""
+        for found in docnos(parts):
+            docno = found.decode("utf-8", "replace")
+            key = of_docno(docno) or ""
             counts[key] = counts.get(key, 0) + 1
+            if not key:
+                count_shape(finding.unplaced.setdefault(name, {}), docno)
     elif any(map(is_judgment, first)):
         judgments = finding.judgments.setdefault(name, [])  # those before a damage too
         judgments.extend(read_qrels(parts, name, problems))
@@ -250,6 +258,15 @@ def docnos(parts: Iterable[bytes]) -> Iterator[bytes]:
         rest = text[end:]
 
 
+def count_shape(shapes: dict[str, tuple[int, str]], docno: str) -> None:
+    """Counts a docno that fits no collection, by its shape."""
+    shape = shape_of(docno)
+    if shape not in shapes and len(shapes) >= _SHAPES_KEPT:
+        shape = "other shapes"
+    count, example = shapes.get(shape, (0, docno))
+    shapes[shape] = count + 1, example
+
+
 # ------------------------------------------------------------------------------------------------- all files as one
 
 
@@ -262,12 +279,15 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
     documents: dict[str, dict[str, dict[str, int]]] = {}
     topics: dict[str, dict[str, tuple[Topic, str]]] = {}  # with the file that each is from, as judgments
     judged: dict[str, dict[str, dict[str, tuple[int, str]]]] = {}
+    unplaced: dict[str, dict[str, dict[str, tuple[int, str]]]] = {"documents": {}, "judgments": {}}
     repeated = 0
     for file, finding in findings.items():
         problems.update(Problems(**finding.problems))
         for member, counts in finding.documents.items():
             for key, count in counts.items():
                 documents.setdefault(key, {}).setdefault(file, {})[member] = count
+        for name, shapes in finding.unplaced.items():
+            unplaced["documents"][name] = {shape: (count, first) for shape, (count, first) in shapes.items()}
         for name, *cells in finding.topics:
             topic = Topic(*cells)
             of_language = topics.setdefault(topic.language, {})
@@ -281,7 +301,10 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
         for name, judgments in finding.judgments.items():
             origins: dict[int, tuple[int, str]] = {}  # shared, for there are many judgments
             for qid, docno, label in judgments:
-                labels = judged.setdefault(of_docno(docno) or "", {}).setdefault(qid, {})
+                key = of_docno(docno) or ""
+                if not key:
+                    count_shape(unplaced["judgments"].setdefault(name, {}), docno)
+                labels = judged.setdefault(key, {}).setdefault(qid, {})
                 earlier = labels.get(docno)
                 if earlier and earlier[0] == label:
                     repeated += 1
@@ -305,5 +328,6 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
         ignored=sum(finding.ignored for finding in findings.values()),
         ignored_names=[name for finding in findings.values() for name in finding.ignored_names][:_NAMES_KEPT],
         repeated=repeated,
+        unplaced=unplaced,
         problems=problems,
     )

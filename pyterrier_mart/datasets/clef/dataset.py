@@ -15,7 +15,7 @@ from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import settings
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
-from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences
+from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, unplaced
 from pyterrier_mart.datasets.clef.topics import Topic
 from pyterrier_mart.datasets.paths import home as home_of
 from pyterrier_mart.datasets.store import DocumentStore
@@ -29,6 +29,7 @@ HOME_VARIABLE = "CLEF_HOME"
 _TOPIC_FIELDS = ("title", "description", "narrative")
 _ALL = "all"
 _SHOWN = 10
+_FILES_SHOWN = 3
 
 
 class CLEF(MartDataset):
@@ -281,10 +282,10 @@ class CLEF(MartDataset):
         if self._documents is None:
             catalogue = self.catalogue()
             if missing := [key for key in self.collections if not catalogue.documents.get(key)]:
-                packages = dict.fromkeys(COLLECTIONS[key].package for key in missing)
+                known = COLLECTIONS[missing[0]]
                 raise FileNotFoundError(
                     f"there are no documents of {names_of(missing)} in {catalogue.home}. These "
-                    f"{LANGUAGES[self.languages[1]]} texts are licensed by ELRA: {'; '.join(packages)}"
+                    f"{LANGUAGES[self.languages[1]]} texts are licensed by {known.licensor}: {known.package}"
                 )
             paths = [path for key in self.collections for path in build(catalogue, key, verbose=True).paths]
             self._documents = DocumentStore(*paths)
@@ -315,6 +316,8 @@ class CLEF(MartDataset):
             found.append(f"{listed(unjudged)} without judgments in these collections")
         if without := (shared & set(labels)) - relevant:
             found.append(f"{listed(without)} judged, without a relevant document in these collections")
+        for sentence, files in unplaced(catalogue).items():
+            found.append(f"{sentence}: {'; '.join(files[:_FILES_SHOWN])}{'; ...' * (len(files) > _FILES_SHOWN)}")
         if problems := len(catalogue.problems):
             found.append(f"{problems:,} problems in the files, which 'pyterrier-mart clef info' lists")
         return found

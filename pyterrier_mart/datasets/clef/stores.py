@@ -12,9 +12,10 @@ from pyterrier_mart.datasets.clef.documents import read_documents
 from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.problems import Problems
 
-__all__ = ["FIELDS", "build", "built", "differences", "documents_found", "examples", "unknown_judged"]
+__all__ = ["FIELDS", "build", "built", "differences", "documents_found", "examples", "unknown_judged", "unplaced"]
 
 FIELDS = ("text", "title")
+_SHAPES_SHOWN = 3
 
 
 def build(catalogue: Catalogue, collection: str, *, verbose: bool = False) -> DocumentStore:
@@ -104,6 +105,23 @@ def differences(catalogue: Catalogue, collection: str) -> Iterable[str]:
         yield f"{len(unknown):,} judged documents of {name} are not in the files: {examples(unknown)}"
     if not catalogue.labels(collection):
         yield f"no document of {name} is judged"
+
+
+def unplaced(catalogue: Catalogue) -> dict[str, list[str]]:
+    """Returns what fits no collection: a sentence on documents and one on judgments, each with a line for each file."""
+    found = {}
+    for what, files in catalogue.unplaced.items():
+        lines = []
+        total = 0
+        for file, shapes in files.items():
+            ordered = sorted(shapes.items(), key=lambda item: -item[1][0])
+            shown = [f"{count:,} {shape} (such as {example})" for shape, (count, example) in ordered[:_SHAPES_SHOWN]]
+            total += sum(count for count, _ in shapes.values())
+            lines.append(f"{file}: {', '.join(shown)}{', ...' * (len(ordered) > _SHAPES_SHOWN)}")
+        if lines:
+            of_documents = " of documents" * (what != "documents")
+            found[f"{total:,} {what}{of_documents} of no known collection"] = lines
+    return found
 
 
 def examples(docnos: Sequence[str]) -> str:
