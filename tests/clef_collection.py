@@ -1,6 +1,7 @@
 """Writes a small collection in the formats of the CLEF ad-hoc track, made of XQuAD-R paragraphs and questions."""
 
 import gzip
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -11,6 +12,13 @@ from pyterrier_mart.datasets import xquad_r
 
 QUERY_LANGUAGES = ("de", "en", "es", "fr", "it")
 LOW_RESOURCE = ("so", "sw")
+_FUNCTION_WORDS = {
+    "en": "the of in what is was did how and to a who for which were are on by with that many when where from has had",
+    "fr": "le la de des et dans pour que qui est une sur",
+    "it": "il la di della e nel per che chi una sul",
+    "so": "ka iyo oo ku waa in waxa ah ayaa ee",
+    "sw": "ya wa na kwa ni za la katika hii kama",
+}
 NO_RELEVANT, ONLY_HERALD, NOT_ITALIAN = "198", "199", "200"
 """Topics that no pair of the paper's settings has, and why."""
 
@@ -63,7 +71,7 @@ class Written:
 def write(root, *, languages=("de", "en"), topics=12, documents=40, hostile=False):
     """Writes a collection with documents in the languages, and topics in all languages of the paper's settings.
 
-    French and Italian, which XQuAD-R lacks, are English with an accent.
+    Languages that XQuAD-R lacks are English with their function words, and French and Italian with an accent.
 
     Args:
         root: The folder to make.
@@ -110,8 +118,15 @@ def _texts(language):
     """XQuAD-R in a language, and what makes of it a text in the language."""
     if language in xquad_r.LANGUAGES:
         return xquad_r.load(language), lambda text: text
-    mark = {"fr": "é", "it": "à"}.get(language)
-    return xquad_r.load("en"), lambda text: text.replace("e", mark, 1) if mark else text
+    mark = {"fr": "é", "it": "à"}.get(language, "e")
+    if language not in _FUNCTION_WORDS:
+        return xquad_r.load("en"), lambda text: text
+    known = dict(zip(_FUNCTION_WORDS["en"].split(), _FUNCTION_WORDS[language].split() * 4, strict=False))
+
+    def spell(text):
+        return re.sub("[A-Za-z]+", lambda match: known.get(match[0].lower(), match[0]), text).replace("e", mark, 1)
+
+    return xquad_r.load("en"), spell
 
 
 def _topics(language, numbers, asked):

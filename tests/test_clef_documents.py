@@ -235,17 +235,29 @@ def test_encodings_that_are_declared(encoding):
 
 
 @pytest.mark.parametrize(
-    ("docno", "text", "encoding"),
+    ("docno", "text", "encoding", "guess"),
     [
-        ("LA010194-0001", "“quotes” – €", "cp1252"),
-        ("LA010194-0001", "é\x81", "latin-1"),
-        ("IZV950106-00025", "Известия", "cp1251"),
-        ("SEGA20020101-001", "Сега", "cp1251"),
-        ("MH20020101-001", "Magyar Hírlap: őű", "cp1250"),
+        ("LA010194-0001", "“quotes” – €", "cp1252", ""),
+        ("LA010194-0001", "é\x81", "latin-1", ""),
+        ("IZV950106-00025", "Известия", "cp1251", "cp1251"),
+        ("IZV950106-00025", "Пётр и её ёлка – РЁВ", "cp1251", "cp1251"),  # with pairs of bytes that look like UTF-8
+        ("IZV950106-00025", "Пётр и её ёлка", "koi8-r", "koi8-u"),
+        ("IZV950106-00025", "В МОСКВЕ ПРОШЛИ ВЫБОРЫ", "koi8-r", "koi8-u"),
+        ("SEGA20020101-001", "Сега", "cp1251", "cp1251"),
+        ("NST2002-01-04-052", "Промишленост на България", "iso8859-5", "iso8859-5"),
+        ("NST2002-01-04-052", "Промишленост на България", "cp866", "cp866"),
+        ("MH20020101-001", "Magyar Hírlap: őű", "cp1250", "cp1250"),
+        ("HAM2-750402-001", "همشهری".replace("ی", "ي"), "cp1256", "cp1256"),
     ],
 )
-def test_eight_bits_without_a_declaration(docno, text, encoding):
-    assert parse(article(docno, text).encode(encoding)) == [Document(docno, "", text)]
+@pytest.mark.parametrize("declared", ["", "ISO-8859-1"])
+def test_eight_bits_without_a_true_declaration(docno, text, encoding, guess, declared):
+    problems = Problems()
+    start = f'<?xml version="1.0" encoding="{declared}"?>\n' * bool(declared)
+    content = (start + article(docno, text) + article(docno, text)).encode(encoding)
+    assert parse(content, problems) == [Document(docno, "", text)] * 2
+    assert parse((start + article(docno, text)).encode()) == [Document(docno, "", text)]
+    assert len(problems) == bool(guess) and (not guess or f"such are read as {guess}" in problems.messages[0])
 
 
 def test_several_encodings_in_a_file():

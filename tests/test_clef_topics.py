@@ -54,6 +54,16 @@ def test_numbers_of_something_else(text):
         ("topics/de/2003.txt", "de"),
         ("topics.so-en.tsv", None),
         ("de/topics.xml", "de"),
+        ("topics.clef06fr.mono.fr.txt", "fr"),
+        ("topics.clef06fr.x2fr.om.txt", None),  # Oromo
+        ("fr/topics.om.tsv", None),
+        ("topics.de.orm.txt", None),
+        ("topics_no_narr.txt", None),
+        ("topics_en_no_narr.txt", "en"),
+        ("topics_no.txt", "no"),
+        ("topics-norwegian-title.txt", "no"),
+        ("DE-topics.txt.gz", "de"),
+        ("topics-x2bg-clef2007.xml", None),
         ("de/clef/topics.xml", None),
         ("topics.xml", None),
     ],
@@ -170,6 +180,56 @@ def test_several_languages_in_a_topic():
 )
 def test_encodings(data):
     assert topics(data)[0] == [Topic("1", "fr", "Œuvre à Nîmes")]
+
+
+BULGARIAN = "Промишленост на компактдискове"
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8-r", "iso8859-5", "cp866"])
+@pytest.mark.parametrize("start", ["", '<?xml version="1.0" encoding="ISO-8859-1"?>\n'])
+def test_cyrillic_letters_without_a_true_declaration(encoding, start):
+    content = f"{start}<top><num>C1</num><EN-title>CDs</EN-title><BG-title>{BULGARIAN}</BG-title></top>"
+    found, problems = topics(content.encode(encoding), "t.xml")
+    assert found == [Topic("1", "en", "CDs"), Topic("1", "bg", BULGARIAN)]
+    codec = {"koi8-r": "koi8-u"}.get(encoding, encoding)
+    assert problems == [f"t.xml: neither in UTF-8 nor in another encoding that it says: read as {codec}"]
+    assert topics(content) == (found, [])  # in UTF-8, whatever it says
+
+
+@pytest.mark.parametrize(
+    ("language", "title", "encoding"),
+    [("hu", "Őszi erdők", "cp1250"), ("el", "Ελλάδα", "cp1253"), ("tr", "Işık", "cp1254")],
+)
+def test_other_letters_without_a_declaration(language, title, encoding):
+    found, problems = topics(f"1\t{title}\n".encode(encoding), f"topics.{language}.tsv")
+    assert found == [Topic("1", language, title)] and f"read as {encoding}" in problems[0]
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLE.glob("*.xml")), ids=lambda path: path.name)
+def test_topics_in_another_language_than_they_say(path):
+    told = path.name.split(".")[1]
+    said = "el" if told != "el" else "en"
+    found, problems = topics(path.read_bytes(), f"topics.{said}.xml")
+    looks = {"bg": "Cyrillic letters", "ru": "Cyrillic letters", "fa": "Arabic letters"}.get(told, "Latin letters")
+    assert len(found) == 3 and problems == [
+        f"topics.{said}.xml: topics in {looks}, it seems, but the file says that they are in Greek"
+    ]
+    if looks == "Latin letters":
+        names = {"de": "German", "es": "Spanish", "fi": "Finnish", "fr": "French", "hu": "Hungarian", "it": "Italian",
+                 "nl": "Dutch", "pt": "Portuguese", "sv": "Swedish"}  # fmt: skip
+        _, problems = topics(path.read_bytes(), "topics.id.xml")
+        assert f"topics in {names[told]}, it seems, but the file says that they are in Indonesian" in problems[0]
+
+
+@published
+@pytest.mark.parametrize("path", sorted((DATA / "clef06fr").glob("topics.*.tsv")), ids=lambda path: path.name)
+def test_published_titles_do_not_contradict_their_names(path):
+    if path.name in ("topics.om.tsv", "topics.te.tsv"):
+        with pytest.raises(ValueError, match=r"the language of the topics is unknown \(its name tells (om|te)\)"):
+            topics(path.read_bytes(), path.name)
+    else:
+        found, problems = topics(path.read_bytes(), path.name)
+        assert len(found) == 49 and not problems
 
 
 def test_one_byte_that_is_not_utf8_does_not_change_the_others():

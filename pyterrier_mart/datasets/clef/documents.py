@@ -15,7 +15,14 @@ from typing import IO, NamedTuple
 
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
-from pyterrier_mart.datasets.clef.encodings import ascii_parts, declared_encoding, decode_mixed, read_head, utf_16_of
+from pyterrier_mart.datasets.clef.encodings import (
+    ascii_parts,
+    declared_encoding,
+    decode_mixed,
+    eight_bit,
+    read_head,
+    utf_16_of,
+)
 from pyterrier_mart.problems import Problems
 
 __all__ = ["Document", "read_documents"]
@@ -30,8 +37,6 @@ _CUT_DOCNO = re.compile(r"<DOC(?:NO|ID)(?:\s[^<>]*)?>[^<>]*\Z", re.IGNORECASE)
 #: As much of a text outside documents is looked at.
 _GLIMPSE = 16 << 10
 _OUTSIDE = re.compile(rb"<!--.*?-->|<[!?/]?[A-Za-z][^<>]*>|[\s\0\x1a]+", re.DOTALL)
-#: What a file is in that is not in UTF-8 and does not say so. Windows-1252 is ISO-8859-1 and more.
-_EIGHT_BIT = {"bg": "cp1251", "ru": "cp1251", "hu": "cp1250"}
 
 _TAG = re.compile(r"<(?:(/?)([A-Za-z][A-Za-z0-9_.:-]*)(?:[\s/][^<>]*)?|[?!][^<>]*)>")
 _CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_.:-]*)(?:\s[^<>]*)?>")
@@ -173,6 +178,7 @@ class _Reader:
         self.encoding = ""
         self._name, self._problems = name, problems
         self._found = 0
+        self._guessed: set[str] = set()  # encodings
 
     def parts(self, stream: IO[bytes]) -> Iterator[bytes]:
         """Yields the parts of a file to its end, or to where it is damaged."""
@@ -234,18 +240,27 @@ class _Reader:
         """Returns the text of a document, in whatever it is."""
         if content.isascii() and self.encoding in ("", "utf-8", "cp1252"):
             return content.decode("ascii")
-        try:
-            return content.decode(self.encoding or "utf-8")
+        try:  # what is said to be in ISO-8859-1 and can be in UTF-8, is
+            return content.decode(self.encoding.replace("cp1252", "") or "utf-8")
         except UnicodeError:
-            if self.encoding == "cp1252":  # five bytes stand for nothing
-                return content.decode("latin-1")
-        if self.encoding:
-            what = f"a document is not in {self.encoding}, as the file says that it is"
-            self.report(offset, what, "documents in other encodings")
+            if self.encoding not in ("", "cp1252"):
+                what = f"a document is not in {self.encoding}, as the file says that it is"
+                self.report(offset, what, "documents in other encodings")
         tag = _DOCNO_TAG.search(content)
         docno = content[tag.end() : tag.end() + 80].partition(b"<")[0].strip() if tag else b""
         key = of_docno(docno.decode("ascii", "replace"))
-        return decode_mixed(content, _EIGHT_BIT.get(COLLECTIONS[key].language if key else "", "cp1252"))
+        codec = eight_bit(content, COLLECTIONS[key].language if key else "")
+        if codec != "cp1252" and codec not in self._guessed:
+            self._guessed.add(codec)
+            said = "which the file says" if self.encoding else "and the file says no other encoding"
+            what = f"a document is not in {self.encoding or 'utf-8'}, {said}: such are read as {codec}"
+            self.report(offset, what, "files in encodings that they do not say")
+        if codec == self.encoding:
+            try:
+                return content.decode(codec)
+            except UnicodeError:  # five bytes stand for nothing
+                return content.decode("latin-1")
+        return decode_mixed(content, codec)
 
     def report(self, offset: int, what: str, kind: str) -> None:
         """Adds a problem."""

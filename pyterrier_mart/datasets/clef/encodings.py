@@ -9,7 +9,7 @@ from typing import Any
 
 from pyterrier_mart.archives import ArchiveError
 
-__all__ = ["ascii_parts", "decode", "decode_mixed", "declared_encoding", "read_head", "utf_16_of"]
+__all__ = ["ascii_parts", "decode", "decode_mixed", "declared_encoding", "eight_bit", "read_head", "utf_16_of"]
 
 _CHUNK = 1 << 20
 #: A byte order mark, or ASCII with NULs between.
@@ -19,6 +19,18 @@ _UTF_16 = (
 )
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{1,200}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 _PRINTABLE = "".join(map(chr, range(32, 127)))
+#: What a text is in that is not in UTF-8 and does not say so; Windows-1252, which is ISO-8859-1 and more, of others.
+_EIGHT_BIT = {
+    **dict.fromkeys(("bg", "ru", "uk"), "cp1251"),
+    **dict.fromkeys(("cs", "hr", "hu", "pl", "ro", "sk", "sl"), "cp1250"),
+    **dict.fromkeys(("et", "lt", "lv"), "cp1257"),
+    **dict.fromkeys(("ar", "fa"), "cp1256"),
+    "el": "cp1253", "th": "cp874", "tr": "cp1254", "vi": "cp1258", "zh": "gb18030",
+}  # fmt: skip
+#: Encodings of Cyrillic letters, the usual one first, and the letters that more than half of a text consists of.
+_CYRILLIC = ("cp1251", "koi8-u", "iso8859-5", "cp866")
+_FREQUENT = re.compile("[оеаинтсрвл]", re.IGNORECASE)
+_ASCII = bytes(range(128))
 _STRAY = re.compile(rb"((?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+)|[\x80-\xff]")
 
 
@@ -58,27 +70,56 @@ def declared_encoding(head: bytes) -> str:
     return "cp1252" if codec in ("iso8859-1", "ascii") else codec
 
 
-def decode(data: bytes) -> str:
-    """Returns the text of a whole file: in what it says, or else in UTF-8 if it can be, or else in Windows-1252."""
+def eight_bit(data: bytes, language: str) -> str:
+    """Returns the encoding of eight bits (Chinese: of two bytes) that a text is in which does not say so.
+
+    Args:
+        data: The text.
+        language: ISO 639-1 code of its language; "" if it is not known.
+    """
+    codec = _EIGHT_BIT.get(language, "cp1252")
+    if codec != _CYRILLIC[0]:
+        return codec
+    return max(_CYRILLIC, key=lambda name: len(_FREQUENT.findall(data.decode(name, "replace"))))
+
+
+def decode(data: bytes, language: str = "") -> tuple[str, str]:
+    """Returns the text of a whole file, and its encoding if that is a guess.
+
+    It is none if the file is in what it says, or in UTF-8. ISO-8859-1 counts as a guess even if the file says so, for
+    it lacks letters of the languages whose encoding is another one.
+
+    Args:
+        data: The file.
+        language: ISO 639-1 code of its language; "" if it is not known.
+    """
     if codec := utf_16_of(data):
-        return data.decode(codec, "replace").removeprefix("\ufeff")
+        return data.decode(codec, "replace").removeprefix("\ufeff"), ""
     if data.startswith(codecs.BOM_UTF8):
-        return data.decode("utf-8-sig", "replace")
+        return data.decode("utf-8-sig", "replace"), ""
     try:
         declared = declared_encoding(data)
     except LookupError:
         declared = ""
-    for encoding in filter(None, (declared, "utf-8", "cp1252")):
+    for encoding in (declared.replace("cp1252", "") or "utf-8", "utf-8"):
         try:
-            return data.decode(encoding)
+            return data.decode(encoding), ""
         except ValueError:
             continue
-    return data.decode("iso-8859-1")
+    codec = eight_bit(data, language)
+    try:
+        return data.decode(codec), codec
+    except ValueError:  # five bytes stand for nothing in Windows-1252
+        return data.decode("iso-8859-1" if codec == "cp1252" else codec, "replace"), codec
 
 
 def decode_mixed(data: bytes, codec: str) -> str:
-    """Returns a text in an encoding of eight bits in which some characters may be in UTF-8."""
-    if not data.decode("utf-8", "ignore").isascii():
+    """Returns a text in an encoding of eight bits in which some characters may be in UTF-8.
+
+    In languages that have many letters beyond ASCII, two of them can happen to look like a character in UTF-8.
+    """
+    in_utf_8 = len(data.decode("utf-8", "ignore").encode().translate(None, _ASCII))
+    if in_utf_8 and (codec == "cp1252" or in_utf_8 * 2 > len(data.translate(None, _ASCII))):
         parts = _STRAY.sub(lambda match: match[0] if match[1] else match[0].decode(codec, "replace").encode(), data)
         return parts.decode("utf-8", "replace")
     try:

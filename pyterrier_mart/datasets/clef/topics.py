@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from pyterrier_mart.datasets.clef.encodings import decode
+from pyterrier_mart.datasets.naming import contradiction, named_languages
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import LANGUAGES, language_of
 
@@ -42,7 +43,6 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 #: What the first cell of a table's first line may say.
 QID_COLUMNS = ("id", "qid", "num", "number", "topic", "topic_id", "query_id")
-_NAMES = {name.lower(): code for code, name in LANGUAGES.items()}
 
 
 class Topic(NamedTuple):
@@ -85,16 +85,13 @@ def language_of_name(name: str) -> str:
         An ISO 639-1 code.
 
     Raises:
-        ValueError: If no language is named, or several are.
+        ValueError: If no language is named, or several are, or one that this package does not know.
     """
-    for part in list(reversed(PurePosixPath(name).parts))[:2]:
-        words = (word.lower() for word in re.split(r"[^A-Za-z]+", part))
-        codes = {_NAMES.get(word) or (len(word) in (2, 3) and language_of(word)) or "" for word in words}
-        if found := codes & LANGUAGES.keys():
-            if len(found) == 1:
-                return found.pop()
-            break
-    raise ValueError(f"{name}: the language of the topics is unknown; name the file like topics.so.tsv")
+    told = next(filter(None, map(named_languages, list(reversed(PurePosixPath(name).parts))[:2])), set())
+    if len(told) == 1 and told <= LANGUAGES.keys():
+        return told.pop()
+    what = f" (its name tells {' and '.join(sorted(told))})" if told else ""
+    raise ValueError(f"{name}: the language of the topics is unknown{what}; name the file like topics.so.tsv")
 
 
 def read_topics(parts: Iterable[bytes], name: str, problems: Problems) -> Iterator[Topic]:
@@ -108,13 +105,29 @@ def read_topics(parts: Iterable[bytes], name: str, problems: Problems) -> Iterat
     Raises:
         ValueError: If the language is neither in the file nor in its name, or the file is too large for one of topics.
     """
-    data = bytearray()
+    chunks = bytearray()
     for part in parts:
-        data += part
-        if len(data) > _LONGEST:
+        chunks += part
+        if len(chunks) > _LONGEST:
             raise ValueError(f"{name}: larger than {_LONGEST >> 20} MB, which no file of topics is")
-    text = decode(bytes(data))
-    yield from (marked_up if _OPENING.search(text) else tab_separated)(text, name, problems)
+    data = bytes(chunks)
+    text, guess = decode(data)
+    read = marked_up if _OPENING.search(text) else tab_separated
+    found = Problems()
+    topics = list(read(text, name, found))
+    others = {topic.language for topic in topics} - {"en"}
+    if guess and len(others) == 1 and (codec := (again := decode(data, *others))[1]) != guess:
+        found = Problems()
+        topics = list(read(again[0], name, found))
+        what = f"neither in UTF-8 nor in another encoding that it says: read as {codec}"
+        found.add(name, "", what, kind="files in encodings that they do not say")
+    problems.update(found)
+    for language in dict.fromkeys(topic.language for topic in topics):
+        texts = "\n".join(" ".join(topic[2:]) for topic in topics if topic.language == language)
+        if language in LANGUAGES and (looks := contradiction(texts, language)):
+            what = f"topics in {looks}, it seems, but the file says that they are in {LANGUAGES[language]}"
+            problems.add(name, "", what, kind="files of topics in another language than they say")
+    yield from topics
 
 
 def is_topic(line: str) -> bool:
