@@ -537,6 +537,53 @@ def test_bulgarian_and_persian(tmp_path):
         CLEF("fa", home=tmp_path).documents()
 
 
+def test_judgments_of_three_columns_and_of_none(tmp_path):
+    (tmp_path / "qrels.en.tsv").write_text("41\tLA010194-0001\t1\n42\tLA010194-0001\t0\n")
+    (tmp_path / "list.en.tsv").write_text("41\tLA010194-0001\n42\tLA010194-0002\n")
+    (tmp_path / "qrels.csv").write_text("topic,iter,docno,rel\n41,0,LA010194-0001,1\n")
+    (tmp_path / "run.txt").write_text("41 Q0 LA010194-0001 1 0.5 run\n")
+    (tmp_path / "topics.en.tsv").write_text("41\tPesticides\n42\tHaiti\n")
+    found = scan(tmp_path)
+    assert found.labels("lat94") == {"41": {"LA010194-0001": 1}, "42": {"LA010194-0001": 0}}
+    assert [topic.title for topic in found.topics["en"].values()] == ["Pesticides", "Haiti"]
+    assert found.ignored == 3 and found.problems.messages == [
+        "list.en.tsv: expected 'topic 0 docno label' on each line, found '41\\tLA010194-0001'",
+        "qrels.csv: expected 'topic 0 docno label' on each line, found '41,0,LA010194-0001,1'",
+    ]
+
+
+def test_topics_of_another_campaign(tmp_path):
+    def write(name, numbers, title):
+        (tmp_path / name).write_text("".join(f"{n}\t{title} {n}\n" for n in numbers))
+
+    (tmp_path / "qrels").write_text("41 0 LA010194-0001 1\n176 0 LA010194-0001 1\n")
+    write("clef.en.tsv", range(141, 201), "CLEF")
+    write("fire.en.tsv", range(176, 226), "FIRE")
+    write("own.en.tsv", range(851, 861), "own")
+    write("trec.en.tsv", range(145, 155), "TREC")
+    found = scan(tmp_path)
+    assert {topic.title.split()[0] for topic in found.topics["en"].values()} == {"CLEF", "own"}
+    messages = dict(message.split(": ", 1) for message in found.problems.messages)
+    assert list(messages) == ["fire.en.tsv", "own.en.tsv", "trec.en.tsv"] and len(found.problems) == 3
+    assert messages["fire.en.tsv"].startswith(
+        "topics 176 to 225 begin within those of CLEF 2003 and end within those of"
+    )
+    assert messages["own.en.tsv"] == "10 topics (851-860)"
+    assert messages["trec.en.tsv"].startswith("10 of 10 en titles are others than in clef.en.tsv")
+
+
+def test_judgments_of_another_year(tmp_path):
+    (tmp_path / "topics.en.tsv").write_text("".join(f"{n}\ttitle\tdescription\n" for n in range(41, 91)))
+    (tmp_path / "qrels").write_text("".join(f"{n} 0 LA010194-0001 1\n" for n in range(141, 201)))
+    data = CLEF("en", home=tmp_path)
+    for get in (data.get_topics, data.get_qrels):
+        with pytest.raises(FileNotFoundError, match=r"no topic of mart:clef/en has a relevant document: there are 50 "
+                           r"topics \(41-90\) in .*, but judgments of 60 topics \(141-200\)"):  # fmt: skip
+            get()
+    assert len(data.get_topics("all")) == 50
+    assert "none of 50 topics (41-90) is judged in these collections, but 60 topics (141-200)" in data.check()
+
+
 def test_a_pair_without_a_language_of_the_others(clef, tmp_path):
     root = shutil.copytree(clef.root, tmp_path / "clef")
     (root / "Topics/direct/topics.it.xml").unlink()

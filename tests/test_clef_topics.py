@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyterrier_mart.datasets.clef.campaigns import listed, misfit, ranges
 from pyterrier_mart.datasets.clef.qrels import Judgment, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, canonical_qid, is_topic, language_of_name, read_topics
 from pyterrier_mart.problems import Problems
@@ -312,6 +313,39 @@ def test_judgments_in_every_spelling():
     assert found == [("41", "A.1", 1), ("41", "A.2", 0), ("42", "B", 2), ("42", "C", -1)]
 
 
+def test_judgments_without_a_second_column():
+    assert judgments(b"41 LA010194-0001 1\nC042\tX-1\t0\n41 LA010194-0002\n") == (
+        [("41", "LA010194-0001", 1), ("42", "X-1", 0)],
+        ["qrels.txt, line 3: expected 'topic 0 docno label', found '41 LA010194-0002'"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fit"),
+    [
+        (range(176, 226), False),  # FIRE 2012
+        (range(26, 76), False),
+        (range(51, 101), False),  # TREC-1
+        (range(141, 201), True),
+        (range(41, 201), True),
+        (range(41, 176), True),
+        (range(180, 211), True),  # a selection
+        (range(176, 236, 2), True),
+        (range(551, 651), True),
+        ([], True),
+    ],
+)
+def test_topics_of_other_campaigns(numbers, fit):
+    assert not misfit(numbers) == fit
+    assert fit or f"topics {numbers[0]} to {numbers[-1]} begin within those of CLEF" in misfit(numbers)
+
+
+def test_lists_of_topics_stay_on_a_line():
+    assert ranges([1, 2, 3, 5]) == "1-3, 5" and ranges([]) == "" and listed(["41"]) == "1 topic (41)"
+    text = listed(map(str, range(1, 2001, 2)))
+    assert text.startswith("1000 topics (1, 3, 5, 7, ") and text.endswith(", ...)") and len(text) < 80
+
+
 def test_damaged_judgments_are_reported_and_the_others_read():
     long = b"41 0 " + b"x" * 10_000 + b" 1\n"
     content = b"41 0 A 1\n41 0 A\n41 0 A yes\n41 0 A 1_0\nGC1 0 A 1\n" + long + b"\xff\xfe 0\n42 0 B 1\n"
@@ -331,6 +365,12 @@ def test_damaged_judgments_are_reported_and_the_others_read():
         ("41\tbaby food", False, True),
         ("qid\tquery", False, True),
         ("41\t", False, False),
+        ("41 LA010194-0001 1", True, False),
+        ("41\tLA010194-0001\t1", True, True),  # what it is, is asked first
+        ("41 1 LA010194-0001 0", True, False),
+        ("41 UNKNOWN-1 1", False, False),  # may be anything
+        ("41\tbaby food\t1994", False, True),
+        ("41\tHaiti\t1", False, True),
         ("one two three four", False, False),
         ("", False, False),
     ],

@@ -62,6 +62,18 @@ def test_setup_and_info(run, tmp_path):
     assert len(CLEF("de", "en").documents()) == 43 and len(CLEF("en", "de").get_topics()) == 12
 
 
+def test_judgments_of_another_year(run, tmp_path):
+    (tmp_path / "clef").mkdir()
+    for code in ("de", "en", "es", "fr", "it"):
+        (tmp_path / f"clef/topics.{code}.tsv").write_text("".join(f"{n}\ttitle\n" for n in range(41, 241, 2)))
+    (tmp_path / "clef/documents").write_text("<DOC><DOCNO>LA010194-0001</DOCNO><TEXT>text</TEXT></DOC>")
+    (tmp_path / "clef/qrels").write_text("".join(f"{n} 0 LA010194-0001 1\n" for n in range(300, 350)))
+    code, text, messages = run("clef", "setup", tmp_path / "clef")
+    assert code == 0, messages
+    assert ["mart:clef/de-en", "0", "246", "judgments (there are of 300-349)"] in rows(text)
+    assert ["German (de)", "100", "41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63, ..."] in rows(text)
+
+
 def test_setup_in_another_folder(run, tmp_path, monkeypatch):
     write(tmp_path / "clef", documents=12, topics=3)
     monkeypatch.chdir(tmp_path)

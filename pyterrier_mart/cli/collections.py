@@ -15,6 +15,7 @@ from pyterrier_mart.cli.console import errors, out, say
 from pyterrier_mart.datasets import ciral, paths
 from pyterrier_mart.datasets.ciral.passages import VARIABLE as CIRAL_VARIABLE
 from pyterrier_mart.datasets.ciral.summary import topics as ciral_topics
+from pyterrier_mart.datasets.clef.campaigns import ranges
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.dataset import CLEF, HOME_VARIABLE
@@ -73,7 +74,7 @@ def _show_clef(catalogue: Catalogue) -> None:
         _say(f"not there: {', '.join(missing)}")
     if catalogue.topics:
         topics = [
-            (f"{LANGUAGES.get(language, language)} ({language})", len(known), _ranges(list(map(int, known))))
+            (f"{LANGUAGES.get(language, language)} ({language})", len(known), ranges(map(int, known)))
             for language, known in catalogue.topics.items()
         ]
         out.print(_grid("Topics", ("language", "topics", "qids"), topics))
@@ -109,17 +110,6 @@ def _documents(catalogue: Catalogue) -> Table:
     return _grid(title, ("key", "collection", "found", "CLEF", "judged", "absent"), rows)
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Writes sorted numbers as ranges: 41-90, 141-200."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)
-
-
 def _pairs(catalogue: Catalogue) -> Table:
     rows = []
     for query, document in PAPER_PAIRS:
@@ -130,6 +120,8 @@ def _pairs(catalogue: Catalogue) -> Table:
         if not dataset.judgments():
             missing.append("judgments")
         topics, stated = len(dataset.found_qids()), PAPER_TOPICS.get(dataset.languages)
+        if not missing and not topics:
+            missing.append(f"judgments (there are of {ranges(sorted(map(int, dataset.judgments())))})")
         style = "" if not missing and stated in (None, topics) else "yellow"
         rows.append((f"mart:{dataset.name}", topics, stated, "; ".join(missing), style))
     return _grid("Pairs of the paper", ("dataset", "topics", "paper", "missing"), rows)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,9 +21,10 @@ from typing import Any
 import pyterrier as pt
 
 from pyterrier_mart.archives import ArchiveError, files, members
+from pyterrier_mart.datasets.clef.campaigns import listed, misfit, others
 from pyterrier_mart.datasets.clef.collections import of_docno, shape_of
 from pyterrier_mart.datasets.clef.encodings import ascii_parts, read_head, utf_16_of
-from pyterrier_mart.datasets.clef.qrels import is_judgment, read_qrels
+from pyterrier_mart.datasets.clef.qrels import is_judgment, names_documents, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
 from pyterrier_mart.datasets.paths import stores
 from pyterrier_mart.files import atomic_file
@@ -37,6 +39,7 @@ _LONGEST_HEAD = 8 << 20  # of a file that begins with comments, or with a docume
 _FIRST_LINES = 5  # judgments may have a header, or comments, before them
 _NAMES_KEPT = 20
 _SHAPES_KEPT = 100  # of a file; others, say of hashes, count as one
+_MANY = 4  # topics that may differ, since somebody corrected them
 _OVERLAP = 512  # more than a tag and a docno take
 _DOCNO, _DOCID = (
     re.compile(
@@ -227,9 +230,20 @@ def look_into(stream: Any, name: str, finding: Finding, problems: Problems) -> N
     elif any(map(is_judgment, first)):
         judgments = finding.judgments.setdefault(name, [])  # those before a damage too
         judgments.extend(read_qrels(parts, name, problems))
+    elif any(map(names_documents, first)):
+        finding.ignored += 1
+        line = next(filter(names_documents, first)).strip()
+        what = f"expected 'topic 0 docno label' on each line, found {line[:60]!r}"
+        problems.add(name, "", what, kind="files of judgments that are not used")
     elif _TOPIC.search(head) or any(map(is_topic, first[:1])):
         try:
-            finding.topics += [[name, *topic] for topic in read_topics(parts, name, problems)]
+            topics = list(read_topics(parts, name, problems))
+            numbers = [int(topic.qid) for topic in topics]
+            if what := misfit(numbers):
+                raise ValueError(what)
+            if unknown := others(numbers):
+                problems.add(name, "", listed(map(str, unknown)), kind="files of topics of no CLEF ad-hoc campaign")
+            finding.topics += [[name, *topic] for topic in topics]
         except ArchiveError:
             raise
         except ValueError as err:
@@ -280,6 +294,8 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
     topics: dict[str, dict[str, tuple[Topic, str]]] = {}  # with the file that each is from, as judgments
     judged: dict[str, dict[str, dict[str, tuple[int, str]]]] = {}
     unplaced: dict[str, dict[str, dict[str, tuple[int, str]]]] = {"documents": {}, "judgments": {}}
+    shared: Counter[tuple[str, str, str]] = Counter()  # topics that two files have in a language
+    differing: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     repeated = 0
     for file, finding in findings.items():
         problems.update(Problems(**finding.problems))
@@ -292,12 +308,14 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
             topic = Topic(*cells)
             of_language = topics.setdefault(topic.language, {})
             before, origin = of_language.get(topic.qid, (topic, name))
+            both = name, origin, topic.language
+            shared[both] += 1
             if len(list(filter(None, topic))) > len(list(filter(None, before))) or topic.qid not in of_language:
                 of_language[topic.qid] = topic, name
                 origin = name
             if topic.title != before.title:
                 what = f"the {topic.language} title {topic.title[:60]!r} is not {before.title[:60]!r} as before: "
-                problems.add(name, f"topic {topic.qid}", f"{what}that of {origin} counts", kind="topics that differ")
+                differing.setdefault(both, []).append((topic.qid, f"{what}that of {origin} counts"))
         for name, judgments in finding.judgments.items():
             origins: dict[int, tuple[int, str]] = {}  # shared, for there are many judgments
             for qid, docno, label in judgments:
@@ -314,6 +332,16 @@ def merged(home: Path, findings: Mapping[str, Finding]) -> Catalogue:
                     problems.add(name, f"topic {qid}", what, kind="judgments that differ")
                 if not earlier or label > earlier[0]:
                     labels[docno] = origins.setdefault(label, (label, name))
+
+    for (name, origin, language), found in differing.items():
+        if _MANY < len(found) > shared[name, origin, language] / 2:
+            of_both = f"{len(found)} of {shared[name, origin, language]} {language} titles"
+            what = f"{of_both} are others than in {origin}: one file is not CLEF's; of each topic, the one with more "
+            what += "fields counts, or else the first"
+            problems.add(name, "", what, kind="files of topics that differ")
+            continue
+        for qid, what in found:
+            problems.add(name, f"topic {qid}", what, kind="topics that differ")
 
     return Catalogue(
         home,

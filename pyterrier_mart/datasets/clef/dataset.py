@@ -13,6 +13,7 @@ import pandas as pd
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.clef import settings
+from pyterrier_mart.datasets.clef.campaigns import listed
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, scan
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, unplaced
@@ -28,7 +29,6 @@ __all__ = ["CLEF", "HOME_VARIABLE"]
 HOME_VARIABLE = "CLEF_HOME"
 _TOPIC_FIELDS = ("title", "description", "narrative")
 _ALL = "all"
-_SHOWN = 10
 _FILES_SHOWN = 3
 
 
@@ -176,7 +176,7 @@ class CLEF(MartDataset):
                 relevant document too. Several of these with a ``/`` between: ``en/title``.
 
         Raises:
-            FileNotFoundError: If the folder, or topics in a language, are not there.
+            FileNotFoundError: If the folder, topics in a language, or judgments of these topics are not there.
             ValueError: If the variant is not one of those.
         """
         language, fields, everything = self._variant(variant)
@@ -195,7 +195,7 @@ class CLEF(MartDataset):
             variant: As in :meth:`get_topics`; only ``all`` makes a difference.
 
         Raises:
-            FileNotFoundError: If the folder, or judgments of the collections, are not there.
+            FileNotFoundError: If the folder, or judgments of the collections and topics, are not there.
             ValueError: If the variant is not one of those.
         """
         labels = self._some_judgments()
@@ -249,9 +249,16 @@ class CLEF(MartDataset):
 
     def _qids(self, everything: bool = False) -> list[str]:
         shared = set.intersection(*(set(self._topics_in(language)) for language in self.topic_languages()))
-        if not everything:
-            shared &= {qid for qid, labels in self._some_judgments().items() if max(labels.values()) > 0}
-        return sorted(shared, key=int)
+        if everything:
+            return sorted(shared, key=int)
+        judged = self._some_judgments()
+        found = shared & {qid for qid, labels in judged.items() if max(labels.values()) > 0}
+        if shared and not found:
+            raise FileNotFoundError(
+                f"no topic of mart:{self.name} has a relevant document: there are {listed(shared)} in "
+                f"{self.catalogue().home}, but judgments of {listed(judged)}"
+            )
+        return sorted(found, key=int)
 
     def _variant(self, variant: str | None) -> tuple[str, tuple[str, ...], bool]:
         """Returns the language, the fields, and whether topics without a relevant document are wanted too."""
@@ -312,7 +319,9 @@ class CLEF(MartDataset):
             if missing := relevant - set(catalogue.topics[language]):
                 found.append(f"{listed(missing)} with relevant documents, not in {language}")
         shared = set.intersection(*(set(catalogue.topics[language]) for language in asked)) if asked else set()
-        if unjudged := shared - set(labels):
+        if labels and shared and not shared & set(labels):
+            found.append(f"none of {listed(shared)} is judged in these collections, but {listed(labels)}")
+        elif unjudged := shared - set(labels):
             found.append(f"{listed(unjudged)} without judgments in these collections")
         if without := (shared & set(labels)) - relevant:
             found.append(f"{listed(without)} judged, without a relevant document in these collections")
@@ -341,10 +350,3 @@ class CLEF(MartDataset):
 def names_of(collections: Iterable[str]) -> str:
     """Returns names and keys of collections, for messages."""
     return ", ".join(f"{COLLECTIONS[key].name} ({key})" for key in collections)
-
-
-def listed(qids: Iterable[str]) -> str:
-    """Returns how many topics there are and which, for messages."""
-    ordered = sorted(qids, key=int)
-    what = "topic" if len(ordered) == 1 else "topics"
-    return f"{len(ordered)} {what} ({', '.join(ordered[:_SHOWN])}{', ...' * (len(ordered) > _SHOWN)})"

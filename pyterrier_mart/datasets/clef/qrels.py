@@ -1,4 +1,4 @@
-"""Relevance judgments: ``topic 0 docno label``, with the topics spelled in any way."""
+"""Relevance judgments: ``topic 0 docno label`` or ``topic docno label``, with the topics spelled in any way."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.topics import QID_COLUMNS, canonical_qid
 from pyterrier_mart.problems import Problems
 
-__all__ = ["Judgment", "is_judgment", "parse_judgment", "read_qrels"]
+__all__ = ["Judgment", "is_judgment", "names_documents", "parse_judgment", "read_qrels"]
 
 _LONGEST_LINE = 4096
+_SEPARATORS = re.compile(r"[\s,;|\"]+")
 _LABEL = re.compile(r"(-?[0-9]{1,3})(?:\.0{1,9})?")
 
 
@@ -33,16 +35,30 @@ class Judgment(NamedTuple):
 def parse_judgment(line: str) -> Judgment | None:
     """Returns the judgment in a line; None if it is something else, such as a line of a run."""
     cells = line.split()
-    label = _LABEL.fullmatch(cells[3]) if len(cells) == 4 else None
+    label = _LABEL.fullmatch(cells[-1]) if len(cells) in (3, 4) else None
     try:
-        return Judgment(canonical_qid(cells[0]), cells[2], int(label[1])) if label else None
+        return Judgment(canonical_qid(cells[0]), cells[-2], int(label[1])) if label else None
     except ValueError:
         return None
 
 
 def is_judgment(line: str) -> bool:
-    """Returns whether a line is a judgment, and not one of tab-separated topics."""
-    return parse_judgment(line) is not None and line.split()[1].upper() in ("0", "Q0")
+    """Returns whether a line is a judgment, and not one of tab-separated topics.
+
+    The documents of those without a second column of ``0`` must be CLEF's: a title may be a number, say of a year.
+    """
+    found = parse_judgment(line)
+    cells = line.split()
+    return found is not None and ((len(cells) == 4 and cells[1].upper() in ("0", "Q0")) or bool(of_docno(found.docno)))
+
+
+def names_documents(line: str) -> bool:
+    """Returns whether a line names a topic and a document of CLEF's, but is neither a judgment nor a line of a run."""
+    cells = [cell for cell in _SEPARATORS.split(line.strip()) if cell]
+    try:
+        return bool(2 <= len(cells) <= 5 and any(map(of_docno, cells)) and canonical_qid(cells[0]))
+    except ValueError:
+        return False
 
 
 def read_qrels(parts: Iterable[bytes], name: str, problems: Problems) -> Iterator[Judgment]:
