@@ -39,8 +39,10 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".dz", ".lzma")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".tbz2", ".txz", ".tbz", ".deb")
 _MAGIC = {
     b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
-    b"!<arch>\n": "deb", b"\x1f\x9d": "Z",
+    b"!<arch>\n": "deb", b"]\0\0": "xz", b"\x1f\x9d": "compress (.Z)", b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR", b"(\xb5/\xfd": "Zstandard",
 }  # fmt: skip
+_UNREADABLE = ("compress (.Z)", "7-Zip", "RAR", "Zstandard")
 #: What the standard library raises on damaged or truncated archives.
 _DAMAGE = (
     *(EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, struct.error),
@@ -100,16 +102,30 @@ def members(
             yield from opener.open(stream, str(file))
 
 
-def files(path: Path) -> Iterator[Path]:
+def files(path: Path, *, unreadable: Callable[[OSError], object] | None = None) -> Iterator[Path]:
     """Yields a file, or the files in a folder and its folders, sorted.
 
     Those whose names begin with a dot are skipped. Links are followed, but each folder is entered once.
+
+    Args:
+        path: The file or folder.
+        unreadable: Called with the error of a folder that cannot be read, after which the next one follows. ``None``:
+            raises the error.
+
+    Raises:
+        OSError: If a folder cannot be read; the error has its name.
     """
+
+    def failed(err: OSError) -> None:
+        if unreadable is None:
+            raise err
+        unreadable(err)
+
     if not path.is_dir():
         yield path
         return
     seen = set()
-    for folder, folders, names in os.walk(path, followlinks=True):
+    for folder, folders, names in os.walk(path, followlinks=True, onerror=failed):
         real = os.path.realpath(folder)
         if real in seen:  # a link to a folder above
             folders.clear()
@@ -118,7 +134,12 @@ def files(path: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             file = Path(folder) / name
-            if not name.startswith(".") and file.is_file():
+            try:
+                wanted = not name.startswith(".") and file.is_file()
+            except OSError as err:  # of a folder whose names alone can be read
+                failed(err)
+                break
+            if wanted:
                 yield file
 
 
@@ -224,8 +245,8 @@ def kind_of(head: bytes, name: str) -> str:
     """
     lowered = name.lower()
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
-    if kind == "Z":
-        raise ArchiveError(f"{name}: made by compress (.Z), which Python cannot read; unpack it with gunzip first")
+    if kind in _UNREADABLE:
+        raise ArchiveError(f"{name}: made by {kind}, which Python cannot read; unpack it first")
     if not kind and (head[257:262] == b"ustar" or (lowered.endswith(".tar") and len(head) == _HEAD)):
         return "tar"
     for ending in (".gz", ".tgz", ".bz2", ".xz", ".zip"):
@@ -260,6 +281,8 @@ def naming(name: str) -> Iterator[None]:
         # bz2 and gzip have OSErrors without a number; offsets in a damaged archive may lead nowhere.
         if isinstance(err, OSError) and err.errno not in (None, errno.EINVAL):
             raise
+        if isinstance(err, NotImplementedError):  # methods of other programs: LZMA2, PPMd, Deflate64
+            raise ArchiveError(f"{name}: packed in a way that Python cannot read ({err}); unpack it first") from err
         raise ArchiveError(f"{name}: the archive is damaged or truncated ({str(err) or type(err).__name__})") from err
 
 

@@ -1,9 +1,12 @@
 """Archives of small files for tests."""
 
+import errno
 import io
 import lzma
+import os
 import tarfile
 import zipfile
+from contextlib import contextmanager
 
 
 def as_bytes(content):
@@ -36,6 +39,26 @@ def make_deb(files):
         data += f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
         data += b"\n" * (len(content) % 2)
     return data
+
+
+@contextmanager
+def refused(monkeypatch, path):
+    """Makes a file or folder one that cannot be read, also by the user who may read everything."""
+    scan, open_raw = os.scandir, io.FileIO
+
+    def check(name):
+        if os.fspath(name) == os.fspath(path):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fspath(name))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", lambda name=".": check(name) or scan(name))
+        patch.setattr(
+            "pyterrier_mart.archives.CountedFile.__init__",
+            lambda self, name, progress: (
+                check(name) or (open_raw.__init__(self, os.fspath(name)), setattr(self, "_progress", progress))[0]
+            ),
+        )
+        yield
 
 
 def zipped(path, files):

@@ -6,13 +6,14 @@ import io
 import lzma
 import os
 import random
+import re
 import tarfile
 import tracemalloc
 
 import pytest
-from packing import make_deb, make_tar, make_zip
+from packing import make_deb, make_tar, make_zip, refused
 
-from pyterrier_mart.archives import ArchiveError, members
+from pyterrier_mart.archives import ArchiveError, files, members
 
 FILES = {"a.txt": b"first", "folder/b.sgml": b"second\n" * 1000, "empty": b""}
 
@@ -182,8 +183,12 @@ def test_a_name_that_promises_what_the_content_is_not(put, ending):
 
 
 def test_kinds_that_are_refused(put):
-    with pytest.raises(ArchiveError, match=r"x\.Z: made by compress"):
-        read(put("x.Z", b"\x1f\x9d\x90abc"))
+    for name, content, program in (
+        ("x.Z", b"\x1f\x9d\x90abc", "compress"), ("x.7z", b"7z\xbc\xaf'\x1c\0\4", "7-Zip"),
+        ("x.rar", b"Rar!\x1a\x07\x01\0", "RAR"), ("x", b"(\xb5/\xfd\x04\0", "Zstandard"),
+    ):  # fmt: skip
+        with pytest.raises(ArchiveError, match=rf"{name}: made by {program}.*, which Python cannot read; unpack it"):
+            read(put(name, content))
     content = b"end"
     for _ in range(6):
         content = gzip.compress(content)
@@ -194,6 +199,35 @@ def test_kinds_that_are_refused(put):
     encrypted[encrypted.index(b"PK\x01\x02") + 8] |= 1
     with pytest.raises(ArchiveError, match=r"x\.zip/secret: encrypted"):
         read(put("x.zip", bytes(encrypted)))
+
+
+def test_a_member_packed_by_another_method(put):
+    content = bytearray(make_zip({"a/doc.sgml": b"x", "b": b"y"}))
+    for start in (b"PK\x03\x04", b"PK\x01\x02"):
+        at = content.index(start) + (8 if start[2] == 3 else 10)
+        content[at : at + 2] = (9).to_bytes(2, "little")  # Deflate64
+    path = put("x.zip", bytes(content))
+    found = []
+    assert read(path, damaged=found.append) == {"b": b"y"}
+    assert re.fullmatch(
+        rf"{path}/a/doc\.sgml: packed in a way that Python cannot read \(.*\); unpack it first", str(*found)
+    )
+
+
+def test_lzma_without_a_container(put):
+    for name in ("a.txt.lzma", "a"):
+        assert read(put(name, lzma.compress(b"text" * 99, lzma.FORMAT_ALONE))) == {"": b"text" * 99}
+
+
+def test_folders_that_cannot_be_read(put, tmp_path, monkeypatch):
+    for name in ("home/a/1", "home/b/2", "home/c/3"):
+        put(name, b"x")
+    found = []
+    with refused(monkeypatch, tmp_path / "home/b"):
+        assert [file.name for file in files(tmp_path / "home", unreadable=found.append)] == ["1", "3"]
+        assert [err.filename for err in found] == [str(tmp_path / "home/b")]
+        with pytest.raises(PermissionError, match="home/b"):
+            read(tmp_path / "home")
 
 
 def test_damage_can_be_skipped(put, tmp_path):

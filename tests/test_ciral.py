@@ -8,7 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pyterrier as pt
 import pytest
+from packing import refused
 
+from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets import MartDatasetProvider, ciral
 from pyterrier_mart.datasets.ciral import CIRAL, passages, summary
 from pyterrier_mart.problems import Problems
@@ -207,8 +209,64 @@ def test_scan(home):
     unplaced = [name for name, why in found.ignored.items() if "tells one language" in why]
     assert unplaced == ["passages.jsonl", "so-sw.jsonl"] and len(found.ignored) == 6
     assert found.describe().endswith("swahili: 2 files, yoruba: 1 files, 6 other files")
+    assert "(passages.jsonl: neither the file's name nor its folder's tells one" in found.describe(reasons=True)
     with pytest.raises(NotADirectoryError, match="is not a folder"):
         ciral.scan(home / "somali.jsonl")
+
+
+def native(language):
+    return CIRAL(language).get_topics("test-a/native")["query"]
+
+
+@pytest.mark.parametrize(("said", "told"), [("so", "yo"), ("ha", "yo"), ("yo", "so"), ("sw", "ha"), ("ha", "sw")])
+@pytest.mark.parametrize("site", ["judged", "unknown"])
+def test_passages_in_another_language_than_their_name_says(home, said, told, site):
+    docnos = CIRAL(told).get_qrels()["docno"].drop_duplicates()
+    if site == "judged":
+        docnos = docnos[~docnos.str.match("VOA|DW|VON")]  # which are in several languages
+    else:
+        docnos = docnos.str.replace("^[^#]*", "X", regex=True)
+    for code in (said, told):
+        write(home / f"{code}.jsonl", [passage(*row) for row in zip(docnos, native(told), strict=False)])
+    found = ciral.scan(home)
+    assert list(found.files) == [told]
+    names = passages.LANGUAGES
+    assert found.ignored == {
+        f"{said}.jsonl": f"its name tells {names[said]}, but its first passages are in {names[told]}"
+    }
+    with pytest.raises(FileNotFoundError, match=f"{said}.jsonl: its name tells {names[said]}, but"):
+        CIRAL(said).documents()
+
+
+@languages
+def test_passages_in_the_language_that_their_name_says(home, language):
+    docnos = CIRAL(language).get_qrels()["docno"].drop_duplicates()
+    write(home / f"a.{language}.jsonl", [passage(*row) for row in zip(docnos, native(language), strict=False)])
+    write(home / f"b.{language}.tsv", [f"X#1#{i}\t{text}\n" for i, text in enumerate(native(language))])
+    found = ciral.scan(home)
+    assert len(found.files[language]) == 2 and not found.ignored
+
+
+def test_what_cannot_be_read_is_said(home, monkeypatch):
+    write(home / "so.jsonl", [passage("A#1#0")])
+    write(home / "no/so.jsonl", [passage("A#1#1")])
+    with refused(monkeypatch, home / "no"):
+        assert ciral.scan(home).ignored == {"no": "cannot be read (Permission denied)"}
+    with refused(monkeypatch, home / "so.jsonl"):
+        found = ciral.scan(home)
+        assert found.ignored == {"so.jsonl": "cannot be read (Permission denied)"} and len(found.files["so"]) == 1
+
+
+def test_a_line_without_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(passages, "_LONGEST_LINE", 1000)
+    path = write(tmp_path / "x.jsonl.gz", [passage("A#1#0"), "x" * 9000, "\n", passage("A#1#2")])
+    entries = []
+    with pytest.raises(ArchiveError, match=r"x\.jsonl\.gz: a line has no end in"):
+        entries.extend(passages.read_passages(path, lambda n: None, Problems()))
+    read = []
+    monkeypatch.setattr(passages, "_SKIPPED", 99)
+    read.extend(docno for docno, _ in passages.read_passages(path, lambda n: None, Problems()))
+    assert read == ["A#1#0", "A#1#2"]
 
 
 def test_no_passages(home, monkeypatch):

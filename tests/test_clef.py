@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from clef_collection import NO_RELEVANT, NOT_ITALIAN, ONLY_HERALD, write
+from packing import make_zip, refused
 
 from pyterrier_mart.datasets import CLEF, MartDatasetProvider, paths
 from pyterrier_mart.datasets.clef import COLLECTIONS, catalogue, encodings, scan
@@ -297,6 +298,42 @@ def test_docnos_at_the_edge_of_a_part(tmp_path, monkeypatch):
     found = scan(tmp_path)
     assert found.count("lat94") == 500 and found.count("") == 500
     assert found.documents["lat94"] == {"a": {"a": 250}, "b": {"b": 250}}
+
+
+def test_what_cannot_be_read_is_said(tmp_path, monkeypatch):
+    for name in ("a/topics.en.tsv", "b/topics.de.tsv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("41\ttitle\n")
+    with refused(monkeypatch, tmp_path / "b"):
+        found = scan(tmp_path)
+        assert list(found.topics) == ["en"] and found.problems.messages == ["b: Permission denied"]
+    assert list(scan(tmp_path).topics) == ["de", "en"] and not scan(tmp_path).problems
+    with (
+        refused(monkeypatch, tmp_path),
+        pytest.raises(ValueError, match=r"holds no CLEF data.*; \.: Permission denied"),
+    ):
+        scan(tmp_path)
+
+
+def test_judgments_without_ends_of_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyterrier_mart.datasets.clef.qrels._ENDLESS", 1 << 20)
+    (tmp_path / "qrels.gz").write_bytes(gzip.compress(b"41 0 LA010194-0001 1\n42 0 " + bytes(5 << 20)))
+    found = scan(tmp_path)
+    assert list(found.labels("lat94")) == ["41"]
+    assert found.problems.messages == ["qrels.gz: a line has no end in 1 MB; what is before it is kept"]
+
+
+def test_encrypted_and_unknown_members(tmp_path):
+    content = bytearray(make_zip({"secret.sgml": article("LA010194-0001"), "open.sgml": article("LA010194-0002")}))
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "la.zip").write_bytes(content)
+    (tmp_path / "old.7z").write_bytes(b"7z\xbc\xaf'\x1c\0\4")
+    found = scan(tmp_path)
+    assert found.count("lat94") == 1 and found.problems.messages == [
+        "la.zip/secret.sgml: encrypted; unpack it with its password first",
+        "old.7z: made by 7-Zip, which Python cannot read; unpack it first",
+    ]
 
 
 def test_a_folder_of_something_else(tmp_path):

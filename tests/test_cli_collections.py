@@ -159,6 +159,11 @@ def test_ciral_without_passages(run, tmp_path):
     assert code == 0 and ["so", "test-a", "99", "99"] in [row[:4] for row in rows(text)]
     assert "No passages:" in text and "'pyterrier-mart ciral setup DIR', or set CIRAL_HOME to the folder" in text
     (tmp_path / "empty").mkdir()
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong/topics.so.tsv").write_text("39\tWhat is the capital of Mudug?\n")
+    code, _, messages = run("ciral", "setup", tmp_path / "wrong")
+    reason = "(topics.so.tsv: the first lines are neither JSON objects with a docid nor tab-separated passages)"
+    assert code == 1 and f"wrong holds 1 other files {reason}; expected" in " ".join(messages.split())
     code, _, messages = run("ciral", "setup", tmp_path / "empty")
     assert code == 1 and "empty holds 0 other files; expected CIRAL's passages" in messages
 

@@ -132,7 +132,7 @@ def ciral_setup(folder: Folder) -> None:
     """Look for CIRAL's passages in a folder, remember it, and read them."""
     found = ciral.scan(folder)
     if not found.files:
-        raise ValueError(f"{found.describe()}; expected CIRAL's passages, in files such as somali.jsonl.gz")
+        raise ValueError(f"{found.describe(reasons=True)}; expected CIRAL's passages, in files such as somali.jsonl.gz")
     home = paths.remember("ciral", folder)
     problems = Problems()
     _show_ciral(found, ciral.check(found, problems, verbose=True), problems)

@@ -247,8 +247,14 @@ def read_header(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: If it is something else, or not there.
     """
-    ((header,),) = read_rows(path, "SELECT json FROM header")
-    return json.loads(header)
+    rows = read_rows(path, "SELECT json FROM header")
+    try:
+        header = json.loads(rows[0][0])
+        if not {"fields", "documents", "problems"} <= header.keys():
+            raise ValueError(f"its header has only {', '.join(header)}")
+        return header
+    except (ValueError, TypeError, IndexError, AttributeError) as err:
+        raise ValueError(f"{path} is not a document store, or damaged ({err}); delete it to have it rebuilt") from err
 
 
 def is_built(path: Path, plan: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import IO, Any, NamedTuple
 
 from pyterrier_mart import archives
 from pyterrier_mart.datasets import paths
-from pyterrier_mart.datasets.ciral.published import LANGUAGES
+from pyterrier_mart.datasets.ciral.published import LANGUAGES, sites
+from pyterrier_mart.datasets.naming import contradiction, named_languages
 from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.problems import Problems
 
@@ -25,7 +27,9 @@ SOURCE = "https://huggingface.co/datasets/CIRAL/ciral-corpus"
 DOCNO = re.compile(r"[!-~]+#\d+#\d+", re.ASCII)
 
 _LONGEST_LINE = 64 << 20
+_SKIPPED = 8  # times the longest line: a line without an end is not read to its end
 _SNIFFED_LINES, _SNIFFED_BYTES = 20, 1 << 20
+_SHOWN = 3
 _ENDINGS = (".jsonl", ".json", ".tsv")
 _COLUMNS = {2: ("docid", "text"), 3: ("docid", "title", "text"), 4: ("docid", "title", "text", "url")}
 _JSON_DOCID = re.compile(r'"docid"\s*:\s*"([^"\\]*)"')
@@ -44,17 +48,22 @@ class Scan(NamedTuple):
     files: Mapping[str, tuple[Path, ...]]
     ignored: Mapping[str, str]
 
-    def describe(self) -> str:
-        """Returns in a sentence what was found."""
+    def describe(self, *, reasons: bool = False) -> str:
+        """Returns in a sentence what was found, and if asked why the first other files are not read."""
         parts = [f"{LANGUAGES[code]}: {len(files)} files" for code, files in self.files.items()]
-        return f"{self.folder} holds {', '.join([*parts, f'{len(self.ignored)} other files'])}"
+        others = f"{len(self.ignored)} other files"
+        if reasons and self.ignored:
+            shown = [f"{name}: {why}" for name, why in list(self.ignored.items())[:_SHOWN]]
+            others += f" ({'; '.join(shown)}{'; ...' * (len(self.ignored) > _SHOWN)})"
+        return f"{self.folder} holds {', '.join([*parts, others])}"
 
 
 def scan(folder: Path) -> Scan:
     """Finds the files with passages: JSON lines or tab-separated, whole or compressed.
 
     What a file holds is read from its first lines; its language from its name, or that of the nearest folder that
-    tells one (``somali.jsonl.gz``, ``so/passages.tsv``).
+    tells one (``somali.jsonl.gz``, ``so/passages.tsv``). A file is not used if its first passages are in another
+    language: from sites whose judged passages are, or by their words.
 
     Args:
         folder: The folder, which is searched with those inside it.
@@ -66,42 +75,64 @@ def scan(folder: Path) -> Scan:
         raise NotADirectoryError(f"{folder} is not a folder")
     files: dict[str, list[Path]] = {}
     ignored: dict[str, str] = {}
-    for path in archives.files(folder):
+
+    def unreadable(err: OSError) -> None:
+        ignored[os.path.relpath(str(err.filename), folder)] = f"cannot be read ({err.strerror or err})"
+
+    for path in archives.files(folder, unreadable=unreadable):
         inside = path.relative_to(folder)
         if not archives.plain_name(path.name).lower().endswith(_ENDINGS):
             ignored[str(inside)] = f"the name must end in {', '.join(_ENDINGS)}, compressed or not"
-        elif not holds_passages(path):
-            ignored[str(inside)] = "the first lines are neither JSON objects with a docid nor tab-separated passages"
-        elif language := named_language(inside):
-            files.setdefault(language, []).append(path)
-        else:
+        elif (passages := first_passages(path, unreadable)) is None:
+            reason = "the first lines are neither JSON objects with a docid nor tab-separated passages"
+            ignored.setdefault(str(inside), reason)
+        elif not (language := named_language(inside)):
             ignored[str(inside)] = "neither the file's name nor its folder's tells one language"
+        elif other := other_language(passages, language):
+            ignored[str(inside)] = f"its name tells {LANGUAGES[language]}, but its first passages are in {other}"
+        else:
+            files.setdefault(language, []).append(path)
     return Scan(folder, {code: tuple(files[code]) for code in LANGUAGES if code in files}, ignored)
 
 
-def holds_passages(path: Path) -> bool:
-    """Returns whether there is a docid in the first lines of a file."""
+def first_passages(path: Path, unreadable: Callable[[OSError], object]) -> dict[str, str] | None:
+    """Returns the docids in the first lines of a file, and these lines; None if there are none."""
+    found = {}
     try:
         for _, stream in archives.members(path):
             for line in (stream.readline(_SNIFFED_BYTES) for _ in range(_SNIFFED_LINES)):
                 text = line.decode("utf-8-sig", errors="replace").strip()
                 match = _JSON_DOCID.search(text) if text.startswith("{") else None
-                if DOCNO.fullmatch(match[1] if match else text.partition("\t")[0]):
-                    return True
-            return False
+                if DOCNO.fullmatch(docno := match[1] if match else text.partition("\t")[0]):
+                    found[docno] = text
+            break
     except archives.ArchiveError:  # what is wrong with it will be said when it is read
-        return True
-    return False
+        return found
+    except OSError as err:
+        unreadable(err)
+    return found or None
 
 
 def named_language(path: Path) -> str | None:
-    """Returns the language that the name of a file or of its nearest folder tells."""
-    for part in reversed(path.parts):
-        words = re.split(r"[\W_]+", part.lower())
-        told = {code for code, name in LANGUAGES.items() if code in words or name in words}
-        if told:
-            return told.pop() if len(told) == 1 else None
-    return None
+    """Returns the language that the name of a file or of its nearest folder tells, if it is one of CIRAL's."""
+    told = next(filter(None, map(named_languages, reversed(path.parts))), set())
+    return told.pop() if len(told) == 1 and told <= LANGUAGES.keys() else None
+
+
+def other_language(passages: Mapping[str, str], language: str) -> str:
+    """Returns the name of the language that passages are in, if it is another one of CIRAL's than they should be in."""
+    known = [codes for docno in passages if (codes := sites().get(docno.partition("#")[0]))]
+    if known:
+        told = set.union(*known)
+        return "" if language in told else " or ".join(sorted(LANGUAGES[code] for code in told))
+    texts = []
+    for line in passages.values():
+        try:
+            texts.append(parse_passage(line, ())[1]["text"])
+        except (ValueError, RecursionError):
+            continue
+    looks = contradiction("\n".join(texts), language).lower()
+    return looks if looks in LANGUAGES.values() else ""
 
 
 def store_path(folder: Path, language: str) -> Path:
@@ -125,8 +156,8 @@ def open_store(language: str, found: Scan | None = None, *, verbose: bool = Fals
     if language not in found.files:
         name = LANGUAGES[language]
         raise FileNotFoundError(
-            f"there are no CIRAL passages in {name.capitalize()}: {found.describe()}; expected JSON lines or "
-            f"tab-separated files that are named after the language, such as {name}.jsonl.gz from {SOURCE}"
+            f"there are no CIRAL passages in {name.capitalize()}: {found.describe(reasons=True)}; expected JSON lines "
+            f"or tab-separated files that are named after the language, such as {name}.jsonl.gz from {SOURCE}"
         )
     path = store_path(found.folder, language)
     return build_store(path, found.files[language], read_passages, fields=FIELDS, verbose=verbose)
@@ -146,11 +177,11 @@ def read_passages(
         problems: Collects the lines that are no passage.
 
     Raises:
-        ArchiveError: If a compressed file is damaged.
+        ArchiveError: If a compressed file is damaged, or a line has no end.
     """
     for name, stream in archives.members(path, progress=progress):
         columns: Sequence[str] = ()
-        for i, line in enumerate(bounded_lines(stream), start=1):
+        for i, line in enumerate(bounded_lines(stream, name), start=1):
             try:
                 if len(line) > _LONGEST_LINE:
                     raise ValueError(f"the line is longer than {_LONGEST_LINE >> 20} MB")
@@ -164,12 +195,18 @@ def read_passages(
                 problems.add(name, f"line {i}", str(err), kind="malformed lines")
 
 
-def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
+def bounded_lines(stream: IO[bytes], name: str) -> Iterator[bytes]:
     """Yields lines; of one that is too long, its beginning, which is longer than a line may be."""
     while line := stream.readline(_LONGEST_LINE + 1):
         yield line
+        skipped = 0
         while len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
             line = stream.readline(_LONGEST_LINE + 1)
+            skipped += 1
+            if skipped >= _SKIPPED:
+                raise archives.ArchiveError(
+                    f"{name}: a line has no end in {_SKIPPED * _LONGEST_LINE >> 20} MB; what is before it is kept"
+                )
 
 
 def parse_passage(line: str, columns: Sequence[str]) -> tuple[str, dict[str, str]]:

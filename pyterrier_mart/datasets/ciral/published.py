@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -60,6 +61,17 @@ def judgments(language: str, name: str) -> pd.DataFrame:
     lines = map(str.split, read_data(f"ciral/{language}.qrels.{name}.txt.gz").splitlines())
     rows = [(qid, docno, int(label)) for qid, _, docno, label in lines if qid in known]
     return pd.DataFrame(rows, columns=["qid", "docno", "label"])
+
+
+@cache
+def sites() -> Mapping[str, set[str]]:
+    """Returns the languages that the judged passages of each site are in."""
+    found: dict[str, set[str]] = {}
+    for code in LANGUAGES:
+        for name in JUDGMENTS:
+            for site in set(re.findall(r"\s([^\s#]+)#", read_data(f"ciral/{code}.qrels.{name}.txt.gz"))):
+                found.setdefault(site, set()).add(code)
+    return found
 
 
 def query_pairs(language: str) -> Mapping[str, tuple[str, str]]:

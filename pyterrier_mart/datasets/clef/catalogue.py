@@ -136,7 +136,12 @@ def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
     if not home.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder")
     own = stores("clef").resolve()
-    tree = {path.relative_to(home).as_posix(): stamp_of(path) for path in files(home) if not path.is_relative_to(own)}
+    unreadable: list[OSError] = []
+    tree = {
+        path.relative_to(home).as_posix(): stamp_of(path)
+        for path in files(home, unreadable=unreadable.append)
+        if not path.is_relative_to(own)
+    }
     cache = stores("clef", home) / "findings.json.gz"
     known = {name: finding for name, finding in load_findings(cache).items() if tree.get(name) == finding.stamp}
     found = dict(known)
@@ -154,11 +159,15 @@ def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
             with atomic_file(cache) as tmp:
                 tmp.write_bytes(gzip.compress(json.dumps(content).encode(), compresslevel=4))
     catalogue = merged(home, {name: found[name] for name in tree})
+    for err in unreadable:
+        folder = os.path.relpath(str(err.filename), home)
+        catalogue.problems.add(folder, "", err.strerror or str(err), kind="folders that cannot be read")
     if not (any(catalogue.documents) or catalogue.topics or catalogue.judged):
         names = ", ".join(list(tree)[:5]) + ", ..." * (len(tree) > 5)
         raise ValueError(
             f"{home} holds no CLEF data: {len(tree)} files were looked at ({names}). A CLEF folder has documents "
             "(<DOC>), topics (<top>, <topic>, TSV) or judgments (lines such as '41-AH 0 LA010194-0001 1')"
+            + "".join(f"; {message}" for message in catalogue.problems.messages[:_MANY])
         )
     return catalogue
 
@@ -193,8 +202,8 @@ def look_at(home: Path, name: str, stamp: list[int], progress: Callable[[int], o
     problems = Problems()
 
     def damaged(err: ArchiveError) -> None:
-        what = str(err).replace(f"{home}{os.sep}", "").removeprefix(f"{name}: ")
-        problems.add(name, "", what, kind="damaged archives")
+        where, _, what = str(err).replace(f"{home}{os.sep}", "").partition(": ")
+        problems.add(where, "", what, kind="damaged archives")
 
     try:
         for member in members(home / name, progress=progress, damaged=damaged):

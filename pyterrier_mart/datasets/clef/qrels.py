@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.topics import QID_COLUMNS, canonical_qid
 from pyterrier_mart.problems import Problems
@@ -14,6 +15,7 @@ from pyterrier_mart.problems import Problems
 __all__ = ["Judgment", "is_judgment", "names_documents", "parse_judgment", "read_qrels"]
 
 _LONGEST_LINE = 4096
+_ENDLESS = 64 << 20
 _SEPARATORS = re.compile(r"[\s,;|\"]+")
 _LABEL = re.compile(r"(-?[0-9]{1,3})(?:\.0{1,9})?")
 
@@ -70,8 +72,11 @@ def read_qrels(parts: Iterable[bytes], name: str, problems: Problems) -> Iterato
         parts: The content of the file, decompressed, in UTF-8.
         name: Its name, for messages.
         problems: Where damage is reported.
+
+    Raises:
+        ArchiveError: If a line has no end, as in an archive that was made to fill memories.
     """
-    for i, line in enumerate(lines_of(parts), start=1):
+    for i, line in enumerate(lines_of(parts, name), start=1):
         first = line.split(maxsplit=1)[:1]
         if not first or first[0].startswith("#") or (i == 1 and first[0].lower() in QID_COLUMNS):
             continue
@@ -82,12 +87,17 @@ def read_qrels(parts: Iterable[bytes], name: str, problems: Problems) -> Iterato
             problems.add(name, f"line {i}", what, kind="damaged lines of judgments")
 
 
-def lines_of(parts: Iterable[bytes]) -> Iterator[str]:
+def lines_of(parts: Iterable[bytes], name: str) -> Iterator[str]:
     """Yields lines with any kind of end; of one that is too long, its beginning."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
+    read = 0  # since a line began
     for part in parts:
+        read += len(part)
+        if read > _ENDLESS:
+            raise ArchiveError(f"{name}: a line has no end in {_ENDLESS >> 20} MB; what is before it is kept")
         *lines, rest = (rest + decoder.decode(part)).splitlines(keepends=True) or [""]
+        read = 0 if lines else read
         yield from (line[:_LONGEST_LINE].removeprefix("\ufeff") for line in lines)  # files are put together
         rest = rest[:_LONGEST_LINE] + rest[_LONGEST_LINE:][-1:]  # with the end of the line
     if rest:
