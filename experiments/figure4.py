@@ -35,6 +35,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--untrained", action="store_true", help="measure models before training")
     parser.add_argument("--model", type=Path, nargs="+", default=[], help="directories of saved models")
     parser.add_argument("--rows", type=at_least(1), default=200, help="topics, each with a relevant document (200)")
+    parser.add_argument(
+        "--links",
+        choices=["best", "all"],
+        default="best",
+        help="translations that are compared: the most probable one of each word of a topic, or all (best)",
+    )
     parser.add_argument("--word-pairs", type=at_least(1), default=10, help="random pairs of words for each row (10)")
 
 
@@ -43,7 +49,7 @@ def systems(setting: Setting) -> dict[str, System]:
     return {name: setting.mart(name, **own) for name, own in _TRAINED.items()}
 
 
-STUDY = study.Study("figure4", "Translation gap by layer", __doc__, paper.FORWARD, systems, options=options)
+STUDY = study.Study("figure4", "Translation gap by layer", __doc__, paper.pairs("forward"), systems, options=options)
 
 
 def rankers(setting: Setting, fold: Fold) -> Iterator[tuple[str, MARTReRanker]]:
@@ -98,7 +104,7 @@ def measure(setting: Setting) -> dict[str, TranslationGap]:
         if args.no_report:
             continue
         gaps[name] = translation_gap(
-            rank, rows, table=setting.table, pairs=args.word_pairs, seed=args.seed, verbose=True
+            rank, rows, table=setting.table, pairs=args.word_pairs, links=args.links, seed=args.seed, verbose=True
         )
         print(f"{name}\n{gaps[name].to_frame().to_string(index=False, float_format='{:.3f}'.format)}\n")
     return gaps

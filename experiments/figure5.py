@@ -71,8 +71,8 @@ def draw(outcome: Outcome, path: Path, title: str) -> None:
 
 
 STUDY = study.Study(
-    "figure5", "Layers with a translation head", __doc__, paper.FORWARD, systems, baselines=baselines, options=options,
-    draw=draw,
+    "figure5", "Layers with a translation head", __doc__, paper.pairs("forward"), systems, baselines=baselines,
+    options=options, draw=draw,
 )  # fmt: skip
 
 

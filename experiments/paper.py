@@ -10,24 +10,34 @@ import math
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyterrier_mart.datasets.clef.settings import PAPER_TOPICS
 from pyterrier_mart.problems import Faults
 from pyterrier_mart.translation.formats.common import lines
 
-__all__ = ["FORMAT", "FORWARD", "OTHER", "Stated", "Values", "read_values", "stated"]
+__all__ = ["FORMAT", "GROUPS", "PRESET", "Stated", "Values", "pairs", "read_values", "stated"]
 
-#: The pairs of Table 2: topics in a language of Europe, English documents.
-FORWARD = {
-    "clef": ("fr-en", "it-en", "de-en", "es-en"),
-    "xquad-r": ("de-en", "es-en", "ar-en", "tr-en"),  # XQuAD-R has no French and Italian
+#: The paper's pairs by name and collection: topics in a language of Europe and English documents, the other direction,
+#: and topics in languages with few resources.
+GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "forward": {
+        "clef": ("fr-en", "it-en", "de-en", "es-en"),
+        "xquad-r": ("de-en", "es-en", "ar-en", "tr-en"),  # XQuAD-R has no French and Italian
+    },
+    "backward": {"clef": ("en-fr", "en-it", "en-de", "en-es"), "xquad-r": ("en-de", "en-es", "en-ar", "en-tr")},
+    "low-resource": {"clef": ("so-en", "sw-en"), "xquad-r": ()},  # XQuAD-R has neither Somali nor Swahili
 }
-#: The pairs of Table 3: the other direction, and languages with few resources.
-OTHER = {
-    "clef": ("en-fr", "en-it", "en-de", "en-es", "so-en", "sw-en"),
-    "xquad-r": ("en-de", "en-es", "en-ar", "en-tr"),
-}
+
+#: The paper's values of options, and where it says nothing, those of its authors' code (initialisation, words that link
+#: to themselves). For want of a source, BM25's parameters and the threshold are as always.
+PRESET: Mapping[str, Any] = {
+    "relate": False, "smt_stop": True, "k1": 0.9, "b": 0.4, "stop": True, "threshold": 0.0, "uniform": True,
+    "mat_layers": [-3, -2], "pooling": "cls", "init": "random", "depth": 100, "negative_depth": 500, "epochs": 100,
+    "patience": 20, "learning_rate": 2e-5, "new_learning_rate": None, "batch_size": 2, "accumulation": 8,
+    "schedule": "constant_with_warmup", "freeze_layers": None, "loss": "pairwise-cross-entropy", "max_grad_norm": None,
+    "validation_depth": 100, "validation_queries": None,
+}  # fmt: skip
 
 #: How a file with values is written.
 FORMAT = """\
@@ -57,6 +67,11 @@ class Stated(NamedTuple):
 
     topics: int
     documents: int
+
+
+def pairs(*groups: str) -> dict[str, tuple[str, ...]]:
+    """Returns the pairs of some groups by collection."""
+    return {data: tuple(pair for group in groups for pair in GROUPS[group][data]) for data in GROUPS["forward"]}
 
 
 def stated(data: str, pair: str) -> Stated | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 import pyterrier as pt
 
-from experiments.options import at_least, device
+from experiments.options import at_least, between, device, norm, words
+from experiments.paper import GROUPS
 from pyterrier_mart import BM25Index, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.datasets import MartDataset, XQuADR
 from pyterrier_mart.evaluation import CrossValidation, Fold, cross_validate
@@ -33,6 +34,11 @@ _LEARNING = (
     "accumulation", "validation_depth", "validation_queries", "schedule", "freeze_layers", "mat_layers", "pooling",
     "init", "bf16", "seed",
 )  # fmt: skip
+# The usual values of options that came later: only others are written beside results, so that older ones are found.
+_FIRST_STAGE = {"relate": True, "smt_stop": False, "k1": 0.9, "b": 0.4}
+_LATER: Mapping[str, Any] = {
+    **_FIRST_STAGE, "stop": True, "threshold": 0.0, "loss": "pairwise-cross-entropy", "max_grad_norm": 1.0
+}  # fmt: skip
 
 
 def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> argparse.ArgumentParser:
@@ -48,18 +54,42 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     data.add_argument("--data", choices=list(DATA), default="xquad-r", help="the collection (xquad-r)")
     data.add_argument("--home", type=Path, metavar="DIR", help="the folder with the CLEF collection (CLEF_HOME)")
     data.add_argument(
-        "--pairs", "--pair", nargs="+", metavar="PAIR", help=f"languages of topics and documents ({usual})"
+        "--pairs",
+        "--pair",
+        nargs="+",
+        metavar="PAIR",
+        help=f"languages of topics and documents, or {', '.join(GROUPS)} ({usual})",
     )
     data.add_argument("--folds", type=int, nargs="+", help="the folds to run, of 5 (all)")
     data.add_argument(
         "--table", nargs="+", default=[], metavar="[PAIR=]TABLE", help="translation tables instead of the bundled ones"
     )
+    first = parser.add_argument_group("translation and first stage")
+    first.add_argument(
+        "--relate",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="words that the table lacks have the translations of their other forms, in SMT and in MART (yes)",
+    )
+    first.add_argument(
+        "--smt-stop", action=argparse.BooleanOptionalAction, default=False, help="SMT drops stop words of topics (no)"
+    )
+    first.add_argument("--k1", type=between(0), default=0.9, help="of BM25 (0.9)")
+    first.add_argument("--b", type=between(0, 1), default=0.4, help="of BM25 (0.4)")
     model = parser.add_argument_group("re-ranker")
     usual = "; ".join(f"{data}: {name}" for data, name in _ENCODERS.items())
     model.add_argument("--encoder", help=f"what the re-rankers start from ({usual})")
     model.add_argument("--mat-layers", type=int, nargs="+", default=[-3, -2])
     model.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
     model.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
+    model.add_argument("--threshold", type=between(0, 1), default=0.0, help="least probability of a translation (0)")
+    model.add_argument(
+        "--stop",
+        type=words,
+        default=True,
+        metavar="usual|none|FILE",
+        help="stop words, which MART's translation heads leave out: the usual ones, or those of a file, one a line",
+    )
     model.add_argument("--depth", type=at_least(1), default=_RESULTS, help="documents to re-rank (100)")
     model.add_argument("--device", type=device, help="where to compute (the first GPU, or the CPU without one)")
     training = parser.add_argument_group("training")
@@ -73,6 +103,12 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     training.add_argument("--new-learning-rate", type=float, help="of the translation heads and the linear layer")
     training.add_argument("--batch-size", type=at_least(1), default=2)
     training.add_argument("--accumulation", type=at_least(1), default=8)
+    training.add_argument(
+        "--loss", default="pairwise-cross-entropy", choices=["pairwise-cross-entropy", "pairwise-softmax"]
+    )
+    training.add_argument(
+        "--max-grad-norm", type=norm, default=1.0, help="gradients are scaled down to it (1), or none"
+    )
     training.add_argument("--validation-depth", type=at_least(1), default=100)
     training.add_argument(
         "--validation-queries", type=at_least(0), help="number of validation topics (all; 0: keep the last epoch)"
@@ -138,8 +174,9 @@ class Setting:
         self.documents = len(self.data.documents())  # built now if need be, and not by every process
         self.path: Path | None = args.path / pair if args.path is not None else None
         self.index = self._index(_index_path(args.path, self.data, stack))
-        self.bm25 = self.index.bm25(num_results=_RESULTS)
-        self.smt = SMTQueryTranslator(self.table) >> self.bm25
+        self.bm25 = self.index.bm25(k1=args.k1, b=args.b, num_results=_RESULTS)
+        self.translator = SMTQueryTranslator(self.table, relate=args.relate, stop=args.smt_stop)
+        self.smt = self.translator >> self.bm25
 
     def _check_topics(self) -> None:
         groups = self.data.groups()
@@ -156,11 +193,17 @@ class Setting:
 
     def first(self) -> System:
         """Returns query translation with the table and BM25, which the re-rankers start from."""
-        return System(self.smt, {"table": self.table.fingerprint})
+        return System(self.smt, {"table": self.table.fingerprint, **self._unusual(_FIRST_STAGE)})
 
     def human(self) -> System:
         """Returns the upper bound: human translations of the topics."""
-        return System(self.data.human_translation() >> self.bm25, {})
+        return System(self.data.human_translation() >> self.bm25, self._unusual(("k1", "b")))
+
+    def _unusual(self, names: Collection[str]) -> dict[str, Any]:
+        """Returns the options of some names that do not have their usual values, as JSON values."""
+        found = {name: getattr(self.args, name) for name in names}
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        return {name: value for name, value in found.items() if value != _LATER[name]}
 
     def ranker(self, label: str, fold: Fold, **options: Any) -> MARTReRanker:
         """Returns an untrained re-ranker, which resumes its training in the fold if that was interrupted.
@@ -177,13 +220,15 @@ class Setting:
         training = TrainingOptions(
             epochs=a.epochs, patience=a.patience, learning_rate=a.learning_rate,
             new_learning_rate=a.new_learning_rate, batch_size=a.batch_size, accumulation=a.accumulation,
-            negative_depth=a.negative_depth, validation_depth=a.validation_depth,
+            loss=a.loss,
+            max_grad_norm=a.max_grad_norm, negative_depth=a.negative_depth, validation_depth=a.validation_depth,
             validation_queries=a.validation_queries, freeze_layers=a.freeze_layers, seed=a.seed + fold.index,
             trainer={"lr_scheduler_type": a.schedule, **({"bf16": True} if a.bf16 else {})}, output_dir=place,
         )  # fmt: skip
         defaults: dict[str, Any] = {
             "table": self.table, "mat_layers": tuple(a.mat_layers), "translation_init": a.init, "pooling": a.pooling,
-            "training": training, "positives_text": self.data, "device": a.device, "verbose": True,
+            "relate": a.relate, "stop": a.stop, "threshold": a.threshold, "training": training,
+            "positives_text": self.data, "device": a.device, "verbose": True,
         }  # fmt: skip
         return MARTReRanker(encoder_of(a), **{**defaults, **options})
 
@@ -191,8 +236,8 @@ class Setting:
         """Returns the pipeline around a re-ranker: candidates, their texts, the re-ranker, and what it left out."""
         candidates: pt.Transformer = self.smt % self.args.depth
         if self.args.negative_depth > self.args.depth:
-            deep = SMTQueryTranslator(self.table) >> self.index.bm25(num_results=self.args.negative_depth)
-            candidates = Deeper(candidates, deep, fold.train)
+            bm25 = self.index.bm25(k1=self.args.k1, b=self.args.b, num_results=self.args.negative_depth)
+            candidates = Deeper(candidates, self.translator >> bm25, fold.train)
         return candidates >> self.data.text_loader("text") >> rank >> RestOf(self.smt)
 
     def mart(self, label: str, **options: Any) -> System:
@@ -207,6 +252,7 @@ class Setting:
         settings = {
             "encoder": Path(encoder_of(self.args)).name,
             **{name: getattr(self.args, name) for name in _LEARNING},
+            **self._unusual(_LATER),
             **own,
             "table": table.fingerprint,
             "first_stage": self.table.fingerprint,

@@ -13,7 +13,9 @@ from typing import Any
 from experiments import paper, parallel, report
 from experiments.claims import claimed
 from experiments.options import device
+from experiments.options import parse as parse_options
 from experiments.outcome import Outcome, seconds
+from experiments.paper import GROUPS
 from experiments.ranking import DATA, FOLDS, Setting, System, arguments, encoder_of
 from pyterrier_mart.evaluation import CrossValidation
 from pyterrier_mart.files import atomic_file
@@ -75,8 +77,11 @@ def parse(study: Study, argv: Sequence[str] | None = None) -> tuple[argparse.Nam
     output.add_argument("--no-report", action="store_true", help="only fill --path, as on one of several machines")
     output.add_argument("--paper", type=Path, metavar="FILE", help="values of the paper, see below")
     output.add_argument("--name", help="write results/NAME.md, .json and .queries.tsv")
-    args = parser.parse_args(given)
-    args.pairs = list(dict.fromkeys(args.pairs or study.pairs[args.data]))
+    args = parse_options(parser, given, {"recommended": {}, "paper": paper.PRESET})
+    named = [GROUPS[name][args.data] if name in GROUPS else [name] for name in args.pairs or study.pairs[args.data]]
+    args.pairs = list(dict.fromkeys(pair for pairs in named for pair in pairs))
+    if not args.pairs:
+        parser.error(f"--pairs: {DATA[args.data]} has no pair of these")
     if (args.devices or args.no_report) and args.path is None:
         parser.error(f"{'--devices' if args.devices else '--no-report'} needs --path, where results are kept")
     if wrong := [fold for fold in args.folds or () if fold not in range(FOLDS)]:
@@ -213,6 +218,8 @@ def kept(args: argparse.Namespace, settings: Mapping[str, Setting]) -> dict[str,
     elsewhere = ("path", "name", "home", "paper", "devices", "no_report", "table", "systems", "knowledge", "vectors",
                  "model", "encoder")  # fmt: skip
     found = {name: value for name, value in vars(args).items() if name not in elsewhere}
+    if not isinstance(args.stop, bool):
+        found["stop"] = f"{len(args.stop)} words"
     tables = {f"table {pair}": f"{setting.table!r}, {setting.table.fingerprint}" for pair, setting in settings.items()}
     bm25 = next(iter(settings.values())).bm25
     return {"encoder": Path(encoder_of(args)).name, **found, **tables, "BM25": f"k1={bm25.k1}, b={bm25.b}"}

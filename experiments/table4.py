@@ -21,7 +21,7 @@ from pathlib import Path
 from experiments import paper, report, study
 from experiments.ranking import Setting, System
 from pyterrier_mart import TranslationTable
-from pyterrier_mart.translation.formats import FORMATS
+from pyterrier_mart.translation.formats import FORMATS, guess
 
 _FIRST = "parallel text"
 _MIXTURE = "mixture"
@@ -34,6 +34,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixture", nargs="*", type=float, metavar="WEIGHT",
         help="also the mean of all tables, parallel text first; with these weights instead of equal ones",
+    )  # fmt: skip
+    parser.add_argument(
+        "--uniform", action=argparse.BooleanOptionalAction, default=False,
+        help="translations in PanLex weigh the same, whatever its qualities (no)",
     )  # fmt: skip
 
 
@@ -82,7 +86,10 @@ def _read(path: str, setting: Setting) -> TranslationTable:
     format, found, rest = path.partition(":")
     if found and format in FORMATS:
         phrases = "split" if format == "lexicon" else "drop"  # most terms of word lists have several words
-        return TranslationTable.read(rest, *setting.languages, format=format, phrases=phrases)
+        weights = "uniform" if setting.args.uniform and format.startswith("panlex") else None
+        return TranslationTable.read(rest, *setting.languages, format=format, phrases=phrases, weights=weights)
+    if guess(path) == "panlex-dump":
+        return _read(f"panlex-dump:{path}", setting)
     if Path(path).is_dir():
         table = TranslationTable.load(path)
         if table.languages != setting.languages:
@@ -119,7 +126,7 @@ def notes(settings: Mapping[str, Setting]) -> list[tuple[str, str]]:
 
 
 STUDY = study.Study(
-    "table4", "Where the knowledge comes from", __doc__, paper.FORWARD, systems,
+    "table4", "Where the knowledge comes from", __doc__, paper.pairs("forward"), systems,
     baselines=lambda names: ("SMT", f"MART, {_FIRST}"), options=options, notes=notes,
 )  # fmt: skip
 

@@ -81,6 +81,16 @@ def test_translations_are_as_by_hand(tiny):
     assert min(np.abs(np.diff(gap.translated))) > 1e-3  # layers differ, so that a shift would show
 
 
+def test_all_links_are_as_by_hand(tiny):
+    gap = translation_gap(reranker(tiny, mat_layers=()), ROWS[:2], links="all")
+    words = [("Katze", "kitten", 0), ("Katze", "cat", 0), ("Katze", "cat", 1), ("liegt", "lies", 0)]
+    rows = [by_hand(tiny, *ROWS.iloc[0], words).mean(1), by_hand(tiny, *ROWS.iloc[1], [("Hund", "dog", 0)])[:, 0]]
+    np.testing.assert_allclose(gap.translated, np.mean(rows, axis=0), atol=1e-5)
+    assert gap.n_translated == 5 and gap.random == translation_gap(reranker(tiny, mat_layers=()), ROWS[:2]).random
+    with pytest.raises(ValueError, match="links must be one of best, all, not 'some'"):
+        translation_gap(reranker(tiny), ROWS, links="some")
+
+
 def test_random_pairs_are_as_by_hand(tiny):
     """With more pairs asked for than there are, they are all that are not linked."""
     rows = ROWS[:2]

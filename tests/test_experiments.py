@@ -16,14 +16,14 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 
-from experiments import figure4, figure5, paper, parallel, report, study, table2, table3, table4
+from experiments import figure4, figure5, paper, parallel, ranking, report, study, table2, table3, table4
 from experiments.claims import claimed
 from experiments.outcome import Outcome
 from experiments.ranking import Deeper, RestOf, languages
 from pyterrier_mart import MARTReRanker, TranslationTable
 from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.datasets.clef import CLEF
-from pyterrier_mart.evaluation import CrossValidation
+from pyterrier_mart.evaluation import CrossValidation, Fold
 from pyterrier_mart.evaluation.runs import read_run
 
 ROOT = Path(__file__).parents[1]
@@ -266,6 +266,10 @@ def test_figure4_without_training(done, home, results, tmp_path, monkeypatch):
     data = json.loads((results / "out.json").read_text())["results"]["de-en"]
     assert list(data) == ["encoder", "MART-PLB, untrained", "MART, untrained", "saved"]
     assert data["saved"]["gap"] == data["MART, untrained"]["gap"]
+    run(figure4, *options(home, "--pairs", "de-en", "--untrained", "--rows", "4", "--name", "all"), "--links", "all")
+    every = json.loads((results / "all.json").read_text())["results"]["de-en"]
+    assert every["encoder"]["n_translated"][0] > data["encoder"]["n_translated"][0]
+    assert every["encoder"]["n_random"] == data["encoder"]["n_random"]
 
 
 # ------------------------------------------------------------------------------------------------------ wrong arguments
@@ -353,12 +357,89 @@ def test_one_process_at_a_time_works_on_a_fold(done, results):
 
 def test_usual_pairs_and_the_tables_named_for_them():
     args, _ = study.parse(table2.STUDY, ["--data", "clef"])
-    assert args.pairs == ["fr-en", "it-en", "de-en", "es-en"]
+    assert args.pairs == ["fr-en", "it-en", "de-en", "es-en", "so-en", "sw-en"]
     args, _ = study.parse(table3.STUDY, ["--data", "clef"])
-    assert args.pairs == ["en-fr", "en-it", "en-de", "en-es", "so-en", "sw-en"]
+    assert args.pairs == ["en-fr", "en-it", "en-de", "en-es"]
+    for study_of_europe in (table4.STUDY, figure4.STUDY, figure5.STUDY):
+        assert study.parse(study_of_europe, ["--data", "clef"])[0].pairs == ["fr-en", "it-en", "de-en", "es-en"]
+    args, _ = study.parse(table2.STUDY, ["--data", "clef", "--pairs", "low-resource", "backward", "en-fr", "de-es"])
+    assert args.pairs == ["so-en", "sw-en", "en-fr", "en-it", "en-de", "en-es", "de-es"]
     assert study.parse(table2.STUDY, ["--pair", "de-en"])[0].pairs == ["de-en"]
-    for pairs in (*paper.FORWARD.values(), *paper.OTHER.values()):
+    for pairs in paper.pairs(*paper.GROUPS).values():
         assert {"-".join(languages(pair)) for pair in pairs} <= set(TranslationTable.bundled())
+
+
+# ------------------------------------------------------------------------------------------------ the paper's settings
+
+
+FOLD = Fold(0, ("1",), ("2",), ("3",), 42)
+
+
+def prepared(home, *more, of=table2):
+    """The setting of a pair with some options."""
+    args, _ = study.parse(of.STUDY, [*map(str, options(home, "--pairs", "de-en")), *map(str, more)])
+    with ExitStack() as stack:
+        return study.prepare(args, stack)["de-en"]
+
+
+def test_the_papers_setting_reaches_what_is_run(home):
+    setting = prepared(home, "--preset", "paper", "--k1", "1.2")
+    smt, rank = setting.translator, setting.ranker("MART", FOLD)
+    assert (smt.relate, smt.stop) == (False, True) and (setting.bm25.k1, setting.bm25.b) == (1.2, 0.4)
+    assert (rank.relate, rank.threshold, rank.translation_init) == (False, 0.0, "random")
+    assert rank.training.max_grad_norm is None and rank.training.loss == "pairwise-cross-entropy"
+    assert rank.training.learning_rate == 1e-3  # named, so that it counts
+    deep = setting.pipeline(rank, FOLD)[0]
+    assert deep.deep[1].k1 == 1.2 and deep.deep[0] is smt
+
+
+def test_all_options_reach_what_is_run(home):
+    setting = prepared(home, "--no-relate", "--smt-stop", "--b", "0.7", "--threshold", "0.2", "--stop", "none",
+                       "--loss", "pairwise-softmax", "--max-grad-norm", "2")  # fmt: skip
+    rank = setting.ranker("MART", FOLD)
+    assert (rank.relate, rank.threshold, rank.stop) == (False, 0.2, False)
+    assert (rank.training.loss, rank.training.max_grad_norm, setting.bm25.b) == ("pairwise-softmax", 2.0, 0.7)
+    changed = {"relate": False, "smt_stop": True, "b": 0.7}
+    assert setting.first().settings == {"table": setting.table.fingerprint, **changed}
+    assert setting.human().settings == {"b": 0.7}
+    more = {"threshold": 0.2, "stop": False, "loss": "pairwise-softmax", "max_grad_norm": 2.0}
+    usual, made = prepared(home).mart("MART").settings, setting.mart("MART").settings
+    assert {name: value for name, value in made.items() if name not in usual} == {**changed, **more}
+
+
+def test_the_papers_setting_is_complete():
+    """Whatever decides what is learned, so that a change of our defaults does not change the paper's."""
+    assert {*ranking._LEARNING, *ranking._LATER} - {"train_size", "bf16", "seed"} <= set(paper.PRESET)
+    assert study.parse(table4.STUDY, ["--preset", "paper"])[0].uniform
+    assert study.parse(table4.STUDY, ["--preset", "paper", "--no-uniform"])[0].uniform is False
+
+
+def test_panlex_without_its_qualities(home, tmp_path):
+    (tmp_path / "panlex.tsv").write_text("source\ttarget\tquality\nhaus\thouse\t9\nhaus\thome\t1\n", encoding="utf-8")
+    (tmp_path / "own.tsv").write_text("source\ttarget\tprob\nhaus\thouse\t0.9\nhaus\thome\t0.1\n", encoding="utf-8")
+    given = ["--knowledge", f"panlex=panlex:{tmp_path}/panlex.tsv", f"own={tmp_path}/own.tsv"]
+    for more, first in (([], 0.9), (["--uniform"], 0.5)):
+        tables = table4.knowledge(prepared(home, *given, *more, of=table4))
+        assert tables["panlex"].prob("house", "haus") == pytest.approx(first)
+        assert tables["own"].prob("house", "haus") == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--b", "1.5"], "argument --b: expected a number from 0 to 1, found '1.5'"),
+        (["--k1", "nan"], "argument --k1: expected a number >= 0, found 'nan'"),
+        (["--max-grad-norm", "0"], "argument --max-grad-norm: expected a number >= "),
+        (["--stop", "nltk.txt"], "expected usual, none, or a file with a word a line: nltk.txt: "),
+        (["--data", "xquad-r", "--pairs", "low-resource"], "--pairs: XQuAD-R sentences has no pair of these"),
+        (["--preset", "best"], "argument --preset: invalid choice: 'best'"),
+    ],
+)
+def test_settings_that_do_not_fit(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run(table2, *arguments)
+    assert message in capsys.readouterr().err
 
 
 # -------------------------------------------------------------------------------------------------- values of the paper

@@ -524,6 +524,12 @@ def test_arguments_reach_the_trainer(monkeypatch):
     assert fitted(valid=False, trainer={"gradient_checkpointing": True}).weights == expected()
 
 
+def test_gradients_are_clipped_or_not():
+    """1e30 is above every gradient's norm, so that it must do what no clipping does."""
+    weights = {norm: fitted(valid=False, max_grad_norm=norm).weights for norm in (None, 1e30, 1e-3)}
+    assert weights[None] == weights[1e30] != weights[1e-3]
+
+
 def test_a_pipeline_is_fitted(tmp_path):
     pytest.importorskip("pyterrier_pisa")
     task = models.task()

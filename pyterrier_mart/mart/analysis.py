@@ -14,7 +14,7 @@ import pyterrier as pt
 import torch
 
 from pyterrier_mart import charts
-from pyterrier_mart.checks import check_columns, check_whole
+from pyterrier_mart.checks import check_choice, check_columns, check_whole
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.mart.encoding import BatchWords, Pair, PairEncoder
 from pyterrier_mart.mart.reranker import MARTReRanker
@@ -124,6 +124,7 @@ def translation_gap(
     *,
     table: TranslationTable | str | None = None,
     pairs: int = 10,
+    links: str = "best",
     seed: int = 42,
     verbose: bool = False,
 ) -> TranslationGap:
@@ -134,7 +135,7 @@ def translation_gap(
 
     - translations: for each query word, its best link of M^tr in the row, that is, the word of the document that is
       its translation with the highest probability (the first of equals). Weaker links are left out, since a table that
-      was learnt from text has a long tail of them;
+      was learnt from text has a long tail of them; ``links="all"`` takes all that M^tr has in the row;
     - random pairs: drawn from all pairs of the row that are not linked at all.
 
     Both are averaged over each row, then over rows. Rows without a pair of either kind do not count. Words are those
@@ -156,14 +157,17 @@ def translation_gap(
         table: Says which words are translations; the re-ranker's own by default. The model computes with its own table
             or without one, whatever this is.
         pairs: Maximum number of random pairs for each row.
+        links: Which translations are compared: each query word's ``"best"`` link, or ``"all"`` links.
         seed: Of the random pairs.
         verbose: Whether to show a progress bar.
 
     Raises:
-        ValueError: If there is no table, a column is missing, ``pairs`` is less than 1, or no row has translations.
+        ValueError: If there is no table, a column is missing, ``pairs`` is less than 1, there are no such
+            ``links``, or no row has translations.
     """
     check_columns("rows", rows, ("query", reranker.text_field))
     check_whole("pairs", pairs)
+    check_choice("links", links, ("best", "all"))
     if isinstance(table, str):
         table = TranslationTable.load(table)
     table = reranker.table if table is None else table
@@ -185,7 +189,7 @@ def translation_gap(
                 words = linked.batch(here).words
                 assert words is not None
                 generators = [np.random.default_rng([seed, start + int(i)]) for i in chosen]
-                drawn = draw(words, here, generators, pairs)
+                drawn = draw(words, here, generators, pairs, links)
                 if len(drawn.rows):
                     with torch.inference_mode():
                         inputs = own.batch([seen[i] for i in chosen]).inputs(scorer.device)
@@ -216,7 +220,9 @@ class Drawn(NamedTuple):
     translated: npt.NDArray[np.bool_]
 
 
-def draw(words: BatchWords, pairs: Sequence[Pair], generators: Sequence[np.random.Generator], most: int) -> Drawn:
+def draw(
+    words: BatchWords, pairs: Sequence[Pair], generators: Sequence[np.random.Generator], most: int, which: str
+) -> Drawn:
     """Draws the pairs of words to compare from the rows of a batch, with a generator for each."""
     rows: list[int] = []
     chosen: list[npt.NDArray[np.int64]] = [np.empty((0, 2), np.int64)]
@@ -228,15 +234,17 @@ def draw(words: BatchWords, pairs: Sequence[Pair], generators: Sequence[np.rando
         line += pair.passages
         here = np.flatnonzero((of_link >= lines.start) & (of_link < lines.stop))
         links = words.links[here]
-        # By query word, the most probable first, then the first in the document; the first of each query word.
-        order = np.lexsort((links[:, 1], -words.probabilities[here], words.places[links[:, 0]]))
-        _, firsts = np.unique(words.places[links[order, 0]], return_index=True)
-        best, free = links[order[firsts]], not_linked(words, lines, links)
-        if len(best) and len(free):
+        compared, free = links, not_linked(words, lines, links)
+        if which == "best":
+            # By query word, the most probable first, then the first in the document; the first of each query word.
+            order = np.lexsort((links[:, 1], -words.probabilities[here], words.places[links[:, 0]]))
+            _, firsts = np.unique(words.places[links[order, 0]], return_index=True)
+            compared = links[order[firsts]]
+        if len(compared) and len(free):
             others = free[generator.choice(len(free), min(most, len(free)), replace=False)]
-            rows += [row] * (len(best) + len(others))
-            chosen += [best, others]
-            translated += [True] * len(best) + [False] * len(others)
+            rows += [row] * (len(compared) + len(others))
+            chosen += [compared, others]
+            translated += [True] * len(compared) + [False] * len(others)
     return Drawn(np.array(rows, np.int64), np.concatenate(chosen), np.array(translated, bool))
 
 

@@ -17,7 +17,10 @@ LOSSES = ("pairwise-cross-entropy", "pairwise-softmax")
 
 @dataclass(frozen=True, repr=False)
 class TrainingOptions:
-    """How :meth:`MARTReRanker.fit` trains. The defaults are those of the MART paper.
+    """How :meth:`MARTReRanker.fit` trains.
+
+    The defaults are those of the MART paper, but for ``max_grad_norm``: the paper does not clip (``None``). Its batches
+    of 2 are read as 2 pairs, of two documents each, and its 16 as pairs between changes of the weights.
 
     Attributes:
         epochs: Maximum number of epochs; an epoch is every relevant document of every query once.
@@ -25,7 +28,7 @@ class TrainingOptions:
             stops. The best epoch's weights are kept.
         learning_rate: Of the pretrained parameters.
         new_learning_rate: Of the translation heads and the linear layer; ``None`` for the same.
-        batch_size: Pairs a step and device.
+        batch_size: Pairs of a relevant and another document, a step and device.
         accumulation: Steps whose gradients are added up before the weights change.
         warmup: Share of all steps in which the learning rate rises from 0; after that it stays (Adam without decay).
         negatives: Pairs for each relevant document and epoch, with other documents that are not relevant.
@@ -38,7 +41,7 @@ class TrainingOptions:
             or ``"pairwise-softmax"``, 1 - p.
         freeze_layers: Number of first layers that keep their weights, as the embeddings then do (0: only the
             embeddings, ``None``: nothing is frozen).
-        max_grad_norm: Gradients are scaled down to this norm.
+        max_grad_norm: Gradients are scaled down to this norm; ``None`` for never.
         seed: Seed of the order, the negatives and dropout.
         output_dir: Where checkpoints are kept. Training that was interrupted resumes from there. ``None`` for a
             temporary directory.
@@ -59,7 +62,7 @@ class TrainingOptions:
     validation_queries: int | None = None
     loss: str = "pairwise-cross-entropy"
     freeze_layers: int | None = None
-    max_grad_norm: float = 1.0
+    max_grad_norm: float | None = 1.0
     seed: int = 42
     output_dir: str | os.PathLike[str] | None = None
     trainer: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class TrainingOptions:
         for name in ("validation_queries", "freeze_layers"):
             check_whole(name, getattr(self, name), 0, optional=True)
         for name in ("learning_rate", "new_learning_rate", "max_grad_norm"):
-            check_number(name, getattr(self, name), positive=True, optional=name == "new_learning_rate")
+            check_number(name, getattr(self, name), positive=True, optional=name != "learning_rate")
         if not 0 <= self.warmup < 1:  # transformers reads 1 as one step
             raise ValueError(f"warmup must be in [0, 1), not {self.warmup!r}")
         check_choice("loss", self.loss, LOSSES)

@@ -229,7 +229,7 @@ def train(
             "learning_rate": options.learning_rate,
             "lr_scheduler_type": "constant_with_warmup",
             "warmup_steps": options.warmup,
-            "max_grad_norm": options.max_grad_norm,
+            "max_grad_norm": options.max_grad_norm or 0.0,  # 0: never; the Trainer takes no None
             "seed": options.seed,
             "data_seed": options.seed,
             "save_strategy": "epoch",
