@@ -1,4 +1,4 @@
-"""The MAML-Align paper's Tables 1, 6, 7, 8 and Figures 4, 5, 6: ``python -m experiments.meta --table 1 --folds 0``.
+r"""The MAML-Align paper's Tables 1, 6, 7, 8 and Figures 4, 5, 6: ``python -m experiments.meta --table 1 --folds 0``.
 
 The task is LAReQA: questions of XQuAD-R in seven languages, candidate sentences in the question's language (mono), in
 another one (bi) or in all of them (multi). Folds are the paper's, by article. Systems of Table 1:
@@ -8,7 +8,9 @@ another one (bi) or in all of them (multi). Folds are the paper's, by article. S
 - ``fine-tune``: on the meta-tasks' rows with the paper's triplet loss, as many steps as the meta-learners;
 - ``joint``: on MAML-Align's tasks with its loss and number of steps, without inner loops and distillation;
 - ``few-shot``: on rows in one and two languages with the multiple negatives ranking loss, small batches and more steps;
-- ``maml``, ``maml-align``: meta-learning with the recommended settings (``--preset paper`` for the published ones).
+- ``maml``, ``maml-align``: meta-learning with the recommended settings;
+- ``t-train-fine-tune``, ``t-train-maml``, with ``--translated DIR``: on training data that was translated, within each
+  of its languages (:mod:`experiments.translated` says which files it has).
 
 Each may be followed by ``+centring``. What was measured of a model in a fold stays under ``--path`` and is used
 again: several processes may work on one path, each with its own ``--systems`` and ``--folds``, and a last call makes
@@ -17,14 +19,26 @@ the table. An interrupted training resumes. Settings are changed with ``--set``,
     python -m experiments.meta --table 1 --encoder e5-small --folds 0 --steps 15 --dev 2 --path DIR \
         --set inner_steps=1 --set few-shot.max_steps=60
 
-Figures show MAML by transfer mode (4), by how query sets are sampled (5) and by negatives (6).
+Figures show MAML and fine-tuning by transfer mode (4), and MAML and MAML-Align by how query sets are sampled (5) and by
+negatives (6). The transfer mode ``trans`` trains on development articles too, in another mode; epochs are as short as
+``--steps`` then, so that it gets to them.
+
+``--preset paper`` has the paper's settings (``MetaConfig.paper``), encoder, lengths and paragraphs, MAML in the mode
+``trans``, and trains until the development set stops it; ``--preset code`` those of the authors' code. An option that
+is given counts in any case. Small ones, which take minutes on a CPU::
+
+    python -m experiments.meta --preset paper --systems maml fine-tune --encoder e5-small --folds 0 --steps 4 --dev 1 \
+        --dev-languages de el --doc-text sentence --max-length 32 64 --sts off --set inner_steps=1
+    python -m experiments.meta --figure 4 --folds 0 --steps 4 --dev 0 --sts off --set inner_steps=1
+    python -m experiments.meta --systems t-train-maml --translated DIR --folds 0 --steps 4 --dev 0 --sts off
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,21 +47,31 @@ import pandas as pd
 from experiments import report
 from experiments.meta_systems import CENTRED, PLAIN, Bench, Recipe, changed, recipes
 from experiments.meta_tables import Measured, bars
-from experiments.options import at_least, device
+from experiments.options import at_least, device, parse
 from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS
 from pyterrier_mart.dense.encoder import TextEncoder, load_sentence_transformer
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import ALGORITHMS, NEGATIVES, QUERY_SAMPLING
 from pyterrier_mart.meta.learners import LEARNERS
 from pyterrier_mart.meta.sampling import TripletTaskSampler
-from pyterrier_mart.meta.tasks import TRANSFER_MODES
+from pyterrier_mart.meta.tasks import PAIR_TRANSFER_MODES, TRANSFER_MODES
 
 _MODELS = ("zero-shot", "fine-tune", "few-shot", "joint", "maml", "maml-align")
-_SYSTEMS = tuple(system for model in _MODELS for system in (model, f"{model}+centring"))
+_T_TRAIN = ("t-train-fine-tune", "t-train-maml")
+_SYSTEMS = tuple(system for model in (*_MODELS, *_T_TRAIN) for system in (model, f"{model}+centring"))
 _DEFAULT = (
     "zero-shot", "zero-shot+centring", "fine-tune", "few-shot", "few-shot+centring", "joint", "joint+centring", "maml",
     "maml-align", "maml-align+centring",
 )  # fmt: skip
+#: What is published of options besides ``MetaConfig.paper``.
+_PUBLISHED: dict[str, Any] = {
+    "encoder": "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "doc_text": "sentence+context",
+    "max_length": [96, 256], "steps": None,
+}  # fmt: skip
+#: By name, options that are not those of the parser.
+PRESETS: dict[str, dict[str, Any]] = {"recommended": {}, "paper": _PUBLISHED, "code": _PUBLISHED}
+_STEPS = 15
+_LABELS = {"maml": "MAML", "maml-align": "MAML-Align", "fine-tune": "Fine-tune"}
 
 
 class System(NamedTuple):
@@ -61,7 +85,7 @@ def table_systems(args: argparse.Namespace) -> dict[str, System]:
     """Returns the systems of Tables 1, 7 and 8."""
     made = recipes(args)
     found = {}
-    for name in args.systems or _DEFAULT:
+    for name in args.systems or (*_DEFAULT, *(_T_TRAIN if args.translated is not None else ())):
         model, _, centred = name.partition("+")
         found[name.replace("+", " + ")] = System(made[model], CENTRED if centred else PLAIN)
     return found
@@ -74,38 +98,46 @@ def sts_systems(args: argparse.Namespace) -> dict[str, System]:
     translation.
     """
     found = {}
+    asked = {system.partition("+")[0] for system in args.systems or (*_DEFAULT, *_T_TRAIN)}
     for name, recipe in recipes(args).items():
-        if name not in {system.partition("+")[0] for system in args.systems or _DEFAULT}:
+        if name not in asked:
             continue
         if name in ("few-shot", "joint"):  # differ from fine-tune in the loss, which is the same here
             continue
         config = recipe.config
         if recipe.algorithm != "zero-shot":
-            config = changed({**config.as_json(), "loss": "cosine-similarity", "kd": "margin-mse"}, name, args.set)
-        found[name] = System(Recipe(name, recipe.algorithm, config, pairs=True))
+            own = {"loss": "cosine-similarity", "kd": "margin-mse"}
+            if config.transfer in TRANSFER_MODES and config.transfer not in PAIR_TRANSFER_MODES:
+                own["transfer"] = "mono-bi"  # as the paper's MAML does here
+            config = changed({**config.as_json(), **own}, name, args.set)
+        found[name] = System(Recipe(name, recipe.algorithm, config, pairs=True, translated=recipe.translated))
     return found
 
 
 def figure_systems(args: argparse.Namespace) -> dict[str, System]:
-    """Returns the systems of a figure: zero-shot, and MAML with one setting changed."""
+    """Returns the systems of a figure: zero-shot, and models with one setting changed."""
     made = recipes(args)
     found = {"zero-shot": System(made["zero-shot"])}
-    base = made["maml"].config.as_json()
-    variants: dict[str, tuple[str, dict[str, Any]]] = {}
+    variants: list[tuple[str, str, dict[str, Any]]] = []
     if args.figure == 4:
         for mode in TRANSFER_MODES:
-            variants[mode] = ("maml-align" if mode == "mono-bi-multi" else "maml", {"transfer": mode})
-    elif args.figure == 5:
-        variants = {way: ("maml", {"query_sampling": way}) for way in QUERY_SAMPLING}
+            # Only the tasks of the development set make trans another mode than mono-bi.
+            changes = {"transfer": mode, **({"update_on_valid": True} if mode == "trans" else {})}
+            of_mode = ("maml-align",) if mode == "mono-bi-multi" else ("fine-tune", "maml")
+            variants += [(algorithm, mode, changes) for algorithm in of_mode]
     else:
-        # With the loss's margin of 1 no document would be easy: cosines of this encoder are from 0.7 to 1.
-        variants = {kind: ("maml", {"negatives": kind, "triplet_margin": 0.05}) for kind in NEGATIVES}
-    for label, (algorithm, changes) in variants.items():
+        for algorithm in ("maml", "maml-align"):
+            # With the triplet loss's margin of 1 no document would be easy: cosines of e5-small are from 0.7 to 1.
+            margin = {} if made[algorithm].config.loss.startswith("triplet") else {"triplet_margin": 0.05}
+            if args.figure == 5:
+                variants += [(algorithm, way, {"query_sampling": way}) for way in QUERY_SAMPLING]
+            else:
+                variants += [(algorithm, kind, {"negatives": kind, **margin}) for kind in NEGATIVES]
+    for algorithm, label, changes in variants:
         if args.systems and label not in args.systems:
             continue
-        model = {"maml": "MAML", "maml-align": "MAML-Align"}[algorithm]
-        config = changed({**base, **changes}, algorithm, args.set)
-        found[f"{model} {label}"] = System(Recipe(f"{algorithm} {label}", algorithm, config))
+        config = changed({**made[algorithm].config.as_json(), **changes}, algorithm, args.set)
+        found[f"{_LABELS[algorithm]} {label}"] = System(Recipe(f"{algorithm} {label}", algorithm, config))
     return found
 
 
@@ -143,7 +175,7 @@ def run_time(args: argparse.Namespace, bench: Bench) -> tuple[str, dict[str, Any
         learner = LEARNERS[algorithm](encoder, config)
         batches = TripletTaskSampler(fold.train, config, "train", encoder).batches(config.meta_batch_size, 0)
         seconds = []
-        for _ in range(args.steps + 1):
+        for _ in range((args.steps or _STEPS) + 1):
             seconds.append(learner.meta_step(next(batches)).seconds)
             print(f"{algorithm}: {seconds[-1]:.1f} s", flush=True)
         times[algorithm], transfer[algorithm] = seconds, config.transfer
@@ -157,6 +189,8 @@ def settings(args: argparse.Namespace, systems: Mapping[str, System]) -> dict[st
     """Returns the options and, for each model, what is not the default of MetaConfig."""
     elsewhere = ("path", "name", "save_models", "systems", "table", "figure", "encoder")  # some are paths
     kept = {name: value for name, value in vars(args).items() if name not in elsewhere}
+    if args.translated is not None:
+        kept["translated"] = args.translated.name
     trained = {s.recipe.slug: s.recipe for s in systems.values() if s.recipe.algorithm != "zero-shot"}
     models = {slug: f"{recipe.algorithm}, {recipe.config.short()}" for slug, recipe in trained.items()}
     return {"encoder": Path(args.encoder).name, **kept, **models}
@@ -175,9 +209,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--folds", type=int, nargs="+", choices=range(5), default=[0, 1, 2, 3, 4])
     parser.add_argument("--valid", choices=["last", "rotating"], default="last", help="development sets")
     parser.add_argument("--systems", nargs="+", help=f"some of {', '.join(_SYSTEMS)}; in figures, some of the settings")
-    parser.add_argument("--preset", choices=["recommended", "paper", "code"], default="recommended")
     parser.add_argument("--set", action="append", default=[], metavar="[MODEL.]NAME=VALUE", help="a MetaConfig value")
-    parser.add_argument("--steps", type=at_least(1), default=15, help="meta-steps at most (15)")
+    parser.add_argument(
+        "--steps", type=at_least(1), default=_STEPS, help=f"meta-steps at most ({_STEPS}; published: 20 epochs)"
+    )
     parser.add_argument(
         "--dev",
         type=at_least(0),
@@ -193,6 +228,7 @@ def arguments() -> argparse.ArgumentParser:
         default="evaluate",
         help="measure the models on STS17 too, or train and measure on it alone",
     )
+    parser.add_argument("--translated", type=Path, metavar="DIR", help="training data that was translated")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--device", type=device)
     parser.add_argument("--path", type=Path, help="keep what is measured here, and go on from there")
@@ -201,10 +237,13 @@ def arguments() -> argparse.ArgumentParser:
     return parser  # fmt: skip
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Runs the experiment."""
     parser = arguments()
-    args = parser.parse_args()
+    given = list(sys.argv[1:] if argv is None else argv)
+    args = parse(parser, given, PRESETS)
+    if args.translated is None and any(name.startswith("t-train") for name in args.systems or ()):
+        parser.error("--systems: t-train needs --translated DIR")
     known = {None: _SYSTEMS, 4: tuple(TRANSFER_MODES), 5: QUERY_SAMPLING, 6: NEGATIVES}[args.figure]
     unknown = [name for name in args.systems or () if name not in known]
     if unknown:

@@ -13,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments import report
+from experiments import report, translated
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.datasets.graded_pairs import PairCorpus
 from pyterrier_mart.dense.centring import LanguageCentering
@@ -37,6 +38,11 @@ __all__ = ["CENTRED", "PLAIN", "Bench", "Recipe", "Result", "changed", "recipes"
 
 #: What a system does to vectors before they are compared.
 PLAIN, CENTRED = "plain", "centred"
+_PRESETS: dict[str, Callable[[str], MetaConfig]] = {
+    "recommended": lambda algorithm: MetaConfig(transfer="mono-bi-multi" if algorithm == "maml-align" else "mono-bi"),
+    "paper": MetaConfig.paper,
+    "code": MetaConfig.code,
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,14 @@ class Recipe:
         algorithm: One of ``ALGORITHMS``.
         config: The settings.
         pairs: Whether it is trained with pairs of STS17 in the place of XQuAD-R.
+        translated: Whether it is trained with the user's translations in their place (the paper's T-Train).
     """
 
     name: str
     algorithm: str
     config: MetaConfig
     pairs: bool = False
+    translated: bool = False
 
     @property
     def slug(self) -> str:
@@ -83,24 +91,36 @@ class Result:
 def recipes(args: argparse.Namespace) -> dict[str, Recipe]:
     """Returns the models of Table 1 by name."""
     base: dict[str, Any] = {"max_length": list(args.max_length), "max_steps": args.steps, "seed": args.seed}
-    presets: dict[str, Callable[[], MetaConfig]]
-    presets = {"recommended": MetaConfig, "paper": MetaConfig.paper, "code": MetaConfig.code}
-    preset = presets[args.preset]().as_json()
+    align, maml, tune = (
+        {**_PRESETS[args.preset](algorithm).as_json(), **base} for algorithm in ("maml-align", "maml", "fine-tune")
+    )
     made: dict[str, tuple[str, dict[str, Any]]] = {
-        # The published baseline: the same tasks, learning rate and steps, and the loss that the paper uses.
-        "fine-tune": ("fine-tune", {"transfer": "mono-bi", "loss": "triplet"}),
+        # The published baseline: the same tasks and steps, and the loss that the paper uses.
+        "fine-tune": ("fine-tune", {**tune, "loss": "triplet"}),
         # The same tasks, steps and loss as MAML-Align, without inner loops and distillation.
-        "joint": ("fine-tune", {"transfer": "mono-bi-multi"}),
+        "joint": ("fine-tune", {**align, "transfer": "mono-bi-multi"}),
         # Small batches of like questions in one or two languages, and more steps: what is cheap today.
-        "few-shot": ("fine-tune", {"transfer": "mono-bi", "meta_batch_size": 1, "max_steps": 60}),
-        "maml": ("maml", {"transfer": "mono-bi"}),
-        "maml-align": ("maml-align", {"transfer": "mono-bi-multi"}),
+        "few-shot": (
+            "fine-tune",
+            {**align, "transfer": "mono-bi", "loss": "mnrl", "meta_batch_size": 1, "max_steps": 60},
+        ),
+        "maml": ("maml", maml),
+        "maml-align": ("maml-align", align),
     }
-    zero = Recipe("zero-shot", "zero-shot", MetaConfig.from_json({**preset, **base}))
-    return {"zero-shot": zero} | {
-        name: Recipe(name, algorithm, changed({**preset, **base, **changes}, name, args.set))
-        for name, (algorithm, changes) in made.items()
-    }
+    found = {"zero-shot": Recipe("zero-shot", "zero-shot", MetaConfig.from_json(align))}
+    found |= {name: Recipe(name, of, changed(values, name, args.set)) for name, (of, values) in made.items()}
+    if args.translated is not None:
+        mono = translated.languages(_translations(args.translated, pairs=args.sts == "train"))
+        for name in ("fine-tune", "maml"):
+            algorithm, values = made[name]
+            config = changed({**values, "transfer": mono, "update_on_valid": False}, f"t-train-{name}", args.set)
+            found[f"t-train-{name}"] = Recipe(f"t-train-{name}", algorithm, config, translated=True)
+    return found
+
+
+@cache
+def _translations(folder: Path, *, pairs: bool) -> Any:
+    return translated.pairs(folder) if pairs else translated.corpus(folder)
 
 
 def changed(values: Mapping[str, Any], name: str, settings: Iterable[str]) -> MetaConfig:
@@ -123,9 +143,22 @@ def changed(values: Mapping[str, Any], name: str, settings: Iterable[str]) -> Me
         except ValueError:
             changes[key] = text
     try:
-        return MetaConfig.from_json({**values, **changes})
+        config = MetaConfig.from_json({**values, **changes})
     except ValueError as err:
         raise SystemExit(f"--set: {err}") from err
+    return config if "n_tasks" in changes else _within(config)
+
+
+def _within(config: MetaConfig) -> MetaConfig:
+    """Returns settings with an epoch that is not longer than training, where its last tasks are others than the first.
+
+    So few meta-steps as are affordable would never reach the tasks of the development set otherwise.
+    """
+    steps, size, (train_tasks, valid_tasks, test_tasks) = config.max_steps, config.meta_batch_size, config.n_tasks
+    if not config.update_on_valid or steps is None or steps < 2 or steps * size >= train_tasks + valid_tasks:
+        return config
+    of_valid = max(1, round(steps * valid_tasks / (train_tasks + valid_tasks)))
+    return config.replace(n_tasks=((steps - of_valid) * size, of_valid * size, test_tasks))
 
 
 class Bench:
@@ -207,11 +240,18 @@ class Bench:
         return Result(values, {"seconds": seconds, "sts": sts, "bias": bias, "device": str(model.device), **trained})
 
     def _train(self, recipe: Recipe, index: int, encoder: TextEncoder, place: Path) -> dict[str, Any]:
-        args = self.args
+        args, config = self.args, recipe.config
         tasks: TaskSampler
+        valid_tasks: TaskSampler | None = None
         if recipe.pairs:
             parts = self.pair_fold(index)
-            tasks = PairTaskSampler(parts.train, recipe.config)
+            pairs = parts.train
+            if recipe.translated:
+                given = _translations(args.translated, pairs=True)
+                pairs = translated.without_sentences(given, (parts.valid, parts.test))
+            tasks = PairTaskSampler(pairs, config)
+            if config.update_on_valid:
+                valid_tasks = PairTaskSampler(parts.valid, config, "valid")
 
             def evaluate() -> dict[str, float]:
                 return {"pearson": float(sts_evaluate(encoder, parts.valid)["pearson"].mean())}
@@ -219,7 +259,13 @@ class Bench:
             metric = "pearson"
         else:
             fold = self.fold(index)
-            tasks = TripletTaskSampler(fold.train, recipe.config, "train", encoder)
+            texts = fold.train
+            if recipe.translated:
+                given = _translations(args.translated, pairs=False)
+                texts = translated.without_groups(given, (fold.valid, fold.test))
+            tasks = TripletTaskSampler(texts, config, "train", encoder)
+            if config.update_on_valid:
+                valid_tasks = TripletTaskSampler(fold.valid, config, "valid", encoder)
             groups = fold.valid.groups if args.dev is None else fold.valid.groups[: args.dev]
             langs = args.dev_languages
             dev = fold.valid.subset(groups).restrict(langs, langs) if groups else None
@@ -230,10 +276,11 @@ class Bench:
                 return {**scores, "mean": sum(scores.values()) / len(scores)}
 
             metric = args.metric
-        learner = LEARNERS[recipe.algorithm](encoder, recipe.config)
+        learner = LEARNERS[recipe.algorithm](encoder, config)
         log = train(
-            learner, tasks, evaluate=None if args.dev == 0 else evaluate, metric=metric, output_dir=place, verbose=True
-        )
+            learner, tasks, evaluate=None if args.dev == 0 else evaluate, metric=metric, output_dir=place, verbose=True,
+            valid_tasks=valid_tasks,
+        )  # fmt: skip
         steps = [{name: round(v, 6) for name, v in row.items() if math.isfinite(v)} for row in log.steps]
         return {"best_step": log.best_step, "stopped": log.stopped, "log": steps}
 
@@ -263,6 +310,8 @@ class Bench:
                 "languages": list(args.languages), "doc_text": args.doc_text, "corpus": self.corpus.fingerprint[:16],
                 "centring_texts": args.centring_texts,
             }  # fmt: skip
+        if recipe.translated:
+            found["translated"] = _translations(args.translated, pairs=recipe.pairs).fingerprint[:16]
         if recipe.algorithm == "zero-shot":  # the others do not matter
             return {**found, "config": {name: config[name] for name in ("max_length", "seed")}}
         return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
@@ -143,6 +144,14 @@ def naming(path: Path, tmp: Path) -> Iterator[None]:
         error = type(err)(f"cannot write {path}: {err.strerror or err}")
         error.errno = err.errno
         raise error from err
+    except Exception as err:
+        # safetensors has an exception of its own, which says what the system did and not to which file.
+        found = re.search(r"\(os error (\d+)\)", str(err))
+        if found is None or int(found[1]) not in _FULL:
+            raise
+        full = OSError(f"cannot write {path}: {os.strerror(int(found[1]))}")
+        full.errno = int(found[1])
+        raise full from err
 
 
 def resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:

@@ -135,6 +135,7 @@ def test_settings(folder):
     read = commands.read_config
     assert read("recommended", None, None) == MetaConfig()
     assert read("paper", None, None) == MetaConfig.paper() and read("code", None, None) == MetaConfig.code()
+    assert read("paper", None, None, "fine-tune") == MetaConfig.paper("fine-tune")
     given = ["freeze=none", "n_tasks=1,2,3", "train_mode=True", "adapt=last:2", "max_grad_norm=1", "kd=none"]
     assert read("recommended", None, [*given, "max_length=[5, 6]"]) == MetaConfig(
         freeze=None, n_tasks=(1, 2, 3), train_mode=True, adapt="last:2", max_grad_norm=1, kd="none", max_length=(5, 6)

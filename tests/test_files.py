@@ -6,6 +6,7 @@ import stat
 import threading
 
 import pytest
+from safetensors import SafetensorError
 
 from pyterrier_mart.files import atomic_directory, atomic_file
 
@@ -52,6 +53,17 @@ def test_stays_as_it_was_after_an_error(tmp_path, error):
         raise error
     assert (tmp_path / "out.txt").read_text() == (tmp_path / "out" / "b.txt").read_text() == "old"
     assert names(tmp_path) == ["out", "out.txt"]
+
+
+def test_libraries_that_do_not_say_where_a_disk_is_full(tmp_path):
+    with (
+        pytest.raises(OSError, match="cannot write .*out.safetensors: No space left on device") as caught,
+        atomic_file(tmp_path / "out.safetensors"),
+    ):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert caught.value.errno == errno.ENOSPC and names(tmp_path) == []
+    with pytest.raises(SafetensorError, match="invalid"), atomic_file(tmp_path / "out.safetensors"):
+        raise SafetensorError("invalid dtype")
 
 
 def test_permissions_are_those_of_the_umask(tmp_path):

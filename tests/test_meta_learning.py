@@ -522,6 +522,21 @@ def test_triplet_is_that_of_sentence_transformers(encoder):
     torch.testing.assert_close(found, sum(expected) / 2)
 
 
+def test_triplets_of_dot_products(encoder):
+    of = triplets(0, 3, 2)
+    first, second = random_vectors(of)
+    rows = [
+        (0.7 - first[a] @ second[p] + first[a] @ second[n]).clamp(min=0)
+        for a, p, negatives in zip(of.anchors, of.positives, of.negatives, strict=True) for n in negatives
+    ]  # fmt: skip
+    assert 0 < sum(row > 0 for row in rows) < len(rows)
+    loss = TaskLoss(encoder.model, MetaConfig(loss="triplet-dot", triplet_margin=0.7))
+    torch.testing.assert_close(loss(first, second, of), sum(rows) / len(rows))
+    nearer = second.clone()
+    nearer[of.positives] += 0.1 * first[of.anchors]
+    assert loss(first, nearer, of) < loss(first, second, of)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -545,7 +560,7 @@ def test_losses_that_do_not_work_from_vectors(encoder, name):
 
 
 def test_losses_of_triplets_do_not_take_pairs(encoder):
-    for name in ("mnrl", "triplet", "MarginMSELoss"):
+    for name in ("mnrl", "triplet", "triplet-dot", "MarginMSELoss"):
         with pytest.raises(ValueError, match=f"loss must be 'cosine-similarity' or 'cosent' for pairs, not '{name}'"):
             MAML(encoder, settings(loss=name)).meta_step([MetaTask(0, pairs(0), pairs(9))])
 

@@ -255,11 +255,12 @@ def test_distances_are_those_of_the_encoder(one_thread):
         encoder().encode(texts, side)
         for texts, side in ((corpus.topics["query"], "query"), (corpus.docs["text"], "document"))
     )
-    for loss in ("triplet", "mnrl"):
+    for loss in ("triplet", "triplet-dot", "mnrl"):
         miner = NegativeMiner(corpus, MetaConfig(negatives="hard", loss=loss), encoder())
         for q, d in ((0, 0), (3, 10), (11, 17)):
             a, b = queries[q].astype(float), documents[d].astype(float)
-            expected = np.linalg.norm(a - b) if loss == "triplet" else 1 - a @ b / np.sqrt((a @ a) * (b @ b))
+            cosine = a @ b / np.sqrt((a @ a) * (b @ b))
+            expected = {"triplet": np.linalg.norm(a - b), "triplet-dot": -a @ b, "mnrl": 1 - cosine}[loss]
             found = miner.distance(corpus.topics["qid"][q], corpus.docs["docno"][d])
             assert found == pytest.approx(expected, abs=1e-4)
 
@@ -331,7 +332,8 @@ def test_fingerprint():
         {"split": "valid"}, {"seed": 1}, {"k_shot": 4}, {"n_neg": 2}, {"n_tasks": (41, 20, 10)},
         {"transfer": "mono-bi"}, {"query_sampling": "similar"}, {"query_sampling": "similar", "top_k": 9},
         {"negative_lang": "doc"}, {"negatives": "easy"}, {"negatives": "easy", "triplet_margin": 0.1},
-        {"negatives": "easy", "loss": "triplet"}, {"corpus": corpus.subset(corpus.groups[1:])},
+        {"negatives": "easy", "loss": "triplet"}, {"negatives": "easy", "loss": "triplet-dot"},
+        {"corpus": corpus.subset(corpus.groups[1:])},
     ]  # fmt: skip
     assert len({of(), *(of(**change) for change in changed)}) == 1 + len(changed)
 

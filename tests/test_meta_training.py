@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import resource
 import signal
 import warnings
 from functools import cache
@@ -130,11 +131,14 @@ def test_epochs_after_one_another():
 
 
 def test_tasks_of_the_development_set():
-    learner, valid = Learner(update_on_valid=True, max_steps=10, patience=1), Tasks(3, "valid")
-    log = train(learner, Tasks(), valid_tasks=valid, evaluate=Scores(5, 4, 3))
+    learner, valid = Learner(update_on_valid=True, max_steps=10, patience=None), Tasks(3, "valid")
+    log = train(learner, Tasks(), valid_tasks=valid, evaluate=Scores(5, 4, 6, 3))
     assert [batch[0][0] for batch in learner.seen] == [*["tasks"] * 4, "valid"] * 2
-    # They were trained on, and so choose nothing.
-    assert (log.stopped, log.best_step) == ("max_steps", 10) and len(log.evaluations) == 6
+    # The development set chooses the step and stops training, as it does in the paper, though it is trained on.
+    assert (log.stopped, log.best_step) == ("max_steps", 4) and len(log.evaluations) == 6
+    stopped = Learner(update_on_valid=True, max_steps=10, patience=4)
+    log = train(stopped, Tasks(), valid_tasks=valid, evaluate=Scores(5, 6, 4))
+    assert (log.stopped, log.best_step, len(stopped.seen)) == ("patience", 2, 6)
     without = Learner(max_steps=5)
     train(without, Tasks(), valid_tasks=valid)
     assert {batch[0][0] for batch in without.seen} == {"tasks"}
@@ -146,6 +150,31 @@ def test_no_steps():
     log = train(learner, Tasks(), evaluate=Scores(1))
     assert equal(learner.weights, before) and [row["step"] for row in log.steps] == [0] and log.best_step == 0
     assert train(Learner(max_steps=0), Tasks()).steps == []
+
+
+@pytest.mark.parametrize(
+    ("made", "changes"),
+    [
+        (MetaConfig.paper(), {"transfer": "mono-bi-multi", "outer_lr": 1e-5, "meta_batch_size": 4}),
+        (MetaConfig.paper("maml"), {"transfer": "trans", "outer_lr": 1e-5, "meta_batch_size": 4}),
+        (MetaConfig.paper("fine-tune"), {"transfer": "mono-bi", "outer_lr": 5e-5, "meta_batch_size": 1}),
+    ],
+)
+def test_the_papers_settings(made, changes):
+    common = {
+        "n_neg": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5, "student_steps": 1,
+        "kd_lambda": 0.5, "n_tasks": (7000, 2000, 1000), "max_length": (96, 256), "max_steps": None, "patience": 50,
+        "update_on_valid": True, "weight_decay": 0.0,
+    }  # fmt: skip
+    assert {name: getattr(made, name) for name in (*common, *changes)} == {**common, **changes}
+    assert (made.k_shot + made.q_query) * made.meta_batch_size == (8 if made.meta_batch_size == 1 else 48)
+
+
+def test_settings_of_an_algorithm_that_there_is_not():
+    for preset in (MetaConfig.paper, MetaConfig.code):
+        with pytest.raises(ValueError, match="algorithm must be one of .*, not 'reptile'"):
+            preset("reptile")
+    assert MetaConfig.paper("fine-tune", outer_lr=1e-3).outer_lr == 1e-3 and MetaConfig.code("maml").transfer == "mixt"
 
 
 # ----------------------------------------------------------------------------------------------------- development set
@@ -174,6 +203,10 @@ def test_patience():
     assert (log.stopped, log.best_step, len(learner.seen)) == ("patience", 4, 8)
 
 
+def test_without_patience_nothing_stops_early():
+    assert train(Learner(patience=None), Tasks(), evaluate=Scores(2, 1)).stopped == "max_steps"
+
+
 def test_evaluated_at_the_end():
     scores = Scores(1, 2, 3)
     log = train(Learner(max_steps=3), Tasks(), evaluate=scores)
@@ -199,6 +232,21 @@ def test_an_inner_loop_that_does_nothing():
         warnings.simplefilter("error")
         for quiet in (Learner(gain=0.06), Learner(gain=math.nan), Learner(gain=0, inner_steps=0)):
             train(quiet, Tasks())
+
+
+def test_a_transfer_mode_whose_other_tasks_are_not_trained_on():
+    valid = Tasks(3, "valid")
+    for config, given, why in (
+        ({}, valid, "there are none without update_on_valid=True and a development set"),
+        ({"update_on_valid": True}, None, "there are none without update_on_valid=True and a development set"),
+        ({"update_on_valid": True, "max_steps": 4}, valid, r"they begin after meta-step 4 .*, but max_steps is 4"),
+    ):
+        with pytest.warns(UserWarning, match=f"transfer='trans' is 'mono-bi' here: .*, and {why}"):
+            train(Learner(transfer="trans", **config), Tasks(), valid_tasks=given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(Learner(transfer="trans", update_on_valid=True, max_steps=5), Tasks(), valid_tasks=valid)
+        train(Learner(transfer="trans", update_on_valid=True, max_steps=None), Tasks(3), valid_tasks=valid)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
@@ -241,6 +289,23 @@ def test_an_interrupted_training_resumes(every, tmp_path, monkeypatch):
     assert equal(learner.weights, whole.weights) and len(learner.seen) == 11 - done
     assert [numbers(row) for row in log.steps] == [numbers(row) for row in expected.steps]
     assert (log.best_step, log.stopped) == (expected.best_step, expected.stopped)
+
+
+def test_a_full_disk_loses_no_checkpoint(tmp_path, monkeypatch):
+    whole, first, again = Learner(), Learner(), Learner()
+    train(whole, Tasks(), evaluate=of_weights(whole))
+    monkeypatch.setattr(first, "meta_step", interrupted(first.meta_step, 4))
+    with pytest.raises(KeyboardInterrupt):
+        train(first, Tasks(), evaluate=of_weights(first), output_dir=tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+        with pytest.raises(OSError, match=f"cannot write {tmp_path}/step-000006.safetensors: File too large"):
+            train(Learner(), Tasks(), evaluate=of_weights(again), output_dir=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    train(again, Tasks(), evaluate=of_weights(again), output_dir=tmp_path)
+    assert equal(again.weights, whole.weights) and len(again.seen) == 4
 
 
 def interrupted(meta_step, steps):

@@ -25,12 +25,12 @@ from pyterrier_mart.meta.tasks import TRANSFER_MODES, TripletSet
 if TYPE_CHECKING:
     from pyterrier_mart.evaluation.folds import Fold
 
-__all__ = ["app", "read_config", "read_fold"]
+__all__ = ["app", "read_config", "read_fold", "read_frame"]
 
 _SAMPLE = 200  # texts of each language and side that centring learns from
 _WORDS = {"none": None, "true": True, "false": False}
-_PRESETS: dict[str, Callable[[], MetaConfig]] = {
-    "recommended": MetaConfig, "paper": MetaConfig.paper, "code": MetaConfig.code
+_PRESETS: dict[str, Callable[[str], MetaConfig]] = {
+    "recommended": lambda algorithm: MetaConfig(), "paper": MetaConfig.paper, "code": MetaConfig.code
 }  # fmt: skip
 
 app = typer.Typer(
@@ -70,14 +70,16 @@ Settings = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps, ...")]
 
 
-def read_config(preset: str, config: Path | None, settings: list[str] | None, **options: Any) -> MetaConfig:
-    """Returns the settings that ``--preset``, ``--config``, ``--set`` and other options name.
+def read_config(
+    preset: str, config: Path | None, settings: list[str] | None, algorithm: str = "maml-align", **options: Any
+) -> MetaConfig:
+    """Returns the settings that ``--preset`` for an algorithm, ``--config``, ``--set`` and other options name.
 
     Raises:
         ValueError: If a setting is unknown or out of range.
     """
     check_choice("preset", preset, _PRESETS)
-    start = _PRESETS[preset]() if config is None else MetaConfig.from_json(config.read_text(encoding="utf-8"))
+    start = _PRESETS[preset](algorithm) if config is None else MetaConfig.from_json(config.read_text(encoding="utf-8"))
     values = start.as_json() | {name: value for name, value in options.items() if value is not None}
     for setting in settings or ():
         name, equals, text = (part.strip() for part in setting.partition("="))
@@ -91,6 +93,11 @@ def read_config(preset: str, config: Path | None, settings: list[str] | None, **
     return MetaConfig.from_json(values)
 
 
+def read_frame(path: Path) -> pd.DataFrame:
+    """Reads a file of tab-separated columns, which its first line names, every value as text."""
+    return pd.read_csv(path, sep="\t", dtype=str, quoting=csv.QUOTE_NONE, keep_default_na=False)
+
+
 def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
     """Returns a fold of a corpus; without one, training and test set are all of it, and there is no validation set."""
     from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, MultilingualCorpus
@@ -100,11 +107,8 @@ def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
     if data == "xquad-r":
         corpus, fold = MultilingualCorpus.xquad_r(wanted or XQUAD_R_LANGS), fold or 0
     elif Path(data).is_dir():
-        topics, docs, qrels = (
-            pd.read_csv(Path(data, name), sep="\t", dtype=str, quoting=csv.QUOTE_NONE, keep_default_na=False)
-            for name in ("topics.tsv", "docs.tsv", "qrels.tsv")
-        )
-        corpus = MultilingualCorpus.from_frames(topics, docs, qrels, data).restrict(wanted, wanted)
+        frames = [read_frame(Path(data, name)) for name in ("topics.tsv", "docs.tsv", "qrels.tsv")]
+        corpus = MultilingualCorpus.from_frames(frames[0], frames[1], frames[2], data).restrict(wanted, wanted)
     else:
         corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data)).restrict(wanted, wanted)
     if fold is None:
@@ -136,7 +140,7 @@ def train(
     """
     from pyterrier_mart.meta.retriever import MetaSBERTRetriever
 
-    made = read_config(preset, config, settings, transfer=transfer, max_steps=steps)
+    made = read_config(preset, config, settings, algorithm, transfer=transfer, max_steps=steps)
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists; name another path or pass --overwrite")
     check_free(output, overwrite, META)  # before the work and not after it

@@ -48,8 +48,8 @@ class MartConfig(PreTrainedConfig):
         pooling: What represents a passage: ``"cls"``, the last hidden state of its first token, or ``"pooler"``, the
             encoder's own pooling of it.
         translation_init: The new matrices W_v and W_o at the start: ``"identity"``, ``"random"`` as the encoder's own
-            matrices were, or ``"zero"``: identity, but with a layer norm that starts at zero, so that the model
-            begins as the pretrained one.
+            matrices were (as in the paper), or ``"zero"``: identity, but with a layer norm that starts at zero, so that
+            the model begins as the pretrained one.
         head_dropout: Dropout before the linear layer that scores.
 
     Raises:

@@ -16,7 +16,7 @@ __all__ = ["ALGORITHMS", "BACKENDS", "KD", "LOSSES", "NEGATIVES", "QUERY_SAMPLIN
 ALGORITHMS = ("maml-align", "maml", "fine-tune", "zero-shot")
 BACKENDS = ("inplace", "functional", "learn2learn")
 KD = ("kl-logits", "loss", "loss-sum", "margin-mse", "mse-embedding", "none")
-LOSSES = ("mnrl", "triplet", "cosine-similarity", "cosent")
+LOSSES = ("mnrl", "triplet", "triplet-dot", "cosine-similarity", "cosent")
 NEGATIVES = ("random", "hard", "semi-hard", "easy")
 QUERY_SAMPLING = ("random", "similar", "translation")
 _CHOICES = {
@@ -26,7 +26,7 @@ _CHOICES = {
 }  # fmt: skip
 _WHOLE = {
     "k_shot": 1, "q_query": 1, "n_neg": 1, "inner_steps": 0, "student_steps": 0, "meta_batch_size": 1, "eval_steps": 1,
-    "patience": 1, "seed": 0, "top_k": 1, "warmup_steps": 0,
+    "seed": 0, "top_k": 1, "warmup_steps": 0,
 }  # fmt: skip
 _POSITIVE = ("inner_lr", "outer_lr", "kd_temperature", "loss_scale", "max_grad_norm")
 _NOT_NEGATIVE = ("weight_decay", "kd_lambda", "triplet_margin")
@@ -55,12 +55,14 @@ class MetaConfig:
             the margin) or ``"easy"`` (farther by more).
         negative_lang: Languages to draw negatives from: the positive's (``"doc"``), the query's, whether or not the
             set has documents in it (``"query"``), or all of the set's documents (``"any"``).
-        loss: ``"mnrl"`` (multiple negatives ranking), ``"triplet"`` (the paper's, Euclidean), ``"cosine-similarity"``
-            or ``"cosent"`` (for graded pairs), or the name of a loss of sentence-transformers that works from
-            embeddings, such as ``"MarginMSELoss"``.
+        loss: ``"mnrl"`` (multiple negatives ranking), ``"triplet"`` (of Euclidean distances, as in the authors' code),
+            ``"triplet-dot"`` (of dot products, as in the paper's Appendix B, which calls them distances: with the sign
+            that a similarity needs, so that positives are drawn near), ``"cosine-similarity"`` or ``"cosent"`` (for
+            graded pairs), or the name of a loss of sentence-transformers that works from embeddings, such as
+            ``"MarginMSELoss"``.
         loss_scale: Factor of the similarities in ``"mnrl"``.
-        triplet_margin: Margin of ``"triplet"``, and of semi-hard and easy negatives. With other losses, distances are
-            1 - cosine, of which 0.1 to 0.3 is a margin.
+        triplet_margin: Margin of ``"triplet"`` and ``"triplet-dot"``, and of semi-hard and easy negatives. With other
+            losses, distances are 1 - cosine, of which 0.1 to 0.3 is a margin.
         inner_lr: Learning rate α of the inner loop's SGD.
         inner_steps: Steps n of MAML, and of the teacher of MAML-Align.
         student_steps: Steps n' of the student of MAML-Align.
@@ -88,11 +90,11 @@ class MetaConfig:
         n_tasks: Tasks of an epoch in training, validation and testing.
         max_steps: Maximum number of meta-steps; ``None`` for 20 epochs.
         eval_steps: Meta-steps between two evaluations on the development set.
-        patience: Number of meta-steps without a better development score after which training stops.
+        patience: Number of meta-steps without a better development score after which training stops; ``None``: never.
         valid_questions: Maximum number of queries of each language, chosen by the seed, in an evaluation; ``None`` for
             all. They are ranked against all documents of the development set.
-        update_on_valid: Whether tasks of the development set are trained on too, as in the paper, which then
-            cannot choose the best step.
+        update_on_valid: Whether each epoch ends with tasks of the development set, which are trained on too, as in the
+            paper. The development set still chooses the best step then, as there, but of data that was trained on.
         train_mode: Whether dropout is on.
         max_length: Wordpieces of a query and of a document that are read.
         seed: Of tasks, their order and dropout.
@@ -130,7 +132,7 @@ class MetaConfig:
     n_tasks: tuple[int, int, int] = (7000, 2000, 1000)
     max_steps: int | None = None
     eval_steps: int = 10
-    patience: int = 50
+    patience: int | None = 50
     valid_questions: int | None = None
     update_on_valid: bool = False
     train_mode: bool = False
@@ -151,7 +153,8 @@ class MetaConfig:
         for name, least in _WHOLE.items():
             check_whole(name, getattr(self, name), least)
         check_whole("max_steps", self.max_steps, 0, optional=True)
-        check_whole("valid_questions", self.valid_questions, optional=True)
+        for name in ("valid_questions", "patience"):
+            check_whole(name, getattr(self, name), optional=True)
         for name in (*_POSITIVE, *_NOT_NEGATIVE):
             value = getattr(self, name)
             check_number(name, value, positive=name in _POSITIVE, optional=name == "max_grad_norm")
@@ -164,28 +167,60 @@ class MetaConfig:
         transfer_paths(self.transfer)
 
     @classmethod
-    def paper(cls, **changes: Any) -> MetaConfig:
-        """Returns the settings that the paper states.
+    def paper(cls, algorithm: str = "maml-align", **changes: Any) -> MetaConfig:
+        """Returns the settings that the paper states for an algorithm.
 
-        The distillation is the nearest that is defined: the paper's divergence of two numbers is always 0.
+        MAML transfers in the mode ``"trans"``. Fine-tuning has a learning rate of its own, 5e-5, and batches of 8: a
+        task of 4 and 4 queries. Training ends after 20 epochs, or 50 meta-steps without a better score on the
+        development set, whose tasks are trained on too.
+
+        Where the paper says nothing, or what cannot work, these are choices, with the others at hand:
+
+        - ``order="first"``, as in the authors' code; its Algorithm 1 has no order.
+        - ``share="tied"``, as in the code. The student of Algorithm 3 has weights of its own, which are never updated;
+          ``"separate"`` updates them.
+        - ``kd="loss"`` with ``kd_detach_teacher=True``: the paper's divergence of two numbers is always 0, the code
+          has their squared difference, with a gradient into both (``kd="loss-sum"``).
+        - ``loss="triplet"``, of distances, as in the code. ``"triplet-dot"`` is Appendix B's, of dot products.
+        - 3 negatives of each query are 3 triplets; ``inner_lr`` is plain SGD's; dropout is off.
+
+        Args:
+            algorithm: One of :data:`ALGORITHMS`.
+            changes: Other values.
         """
+        check_choice("algorithm", algorithm, ALGORITHMS)
         stated: dict[str, Any] = {
             "n_neg": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
             "student_steps": 1, "adapt": "all", "freeze": None, "outer_lr": 1e-5, "warmup_steps": 0,
             "kd": "loss", "kd_lambda": 0.5, "update_on_valid": True,
         }  # fmt: skip
-        return cls(**{**stated, **changes})
+        own: dict[str, dict[str, Any]] = {
+            "maml": {"transfer": "trans"},
+            "fine-tune": {
+                "transfer": "mono-bi", "outer_lr": 5e-5, "meta_batch_size": 1, "k_shot": 4, "q_query": 4,
+            },
+        }  # fmt: skip
+        return cls(**{**stated, **own.get(algorithm, {}), **changes})
 
     @classmethod
-    def code(cls, **changes: Any) -> MetaConfig:
-        """Returns what the authors' published code does where it departs from the paper, if there is a setting."""
+    def code(cls, algorithm: str = "maml-align", **changes: Any) -> MetaConfig:
+        """Returns what the authors' published code does where it departs from the paper, if there is a setting.
+
+        Its MAML trains on all transfer paths where it says ``trans``, and nothing stops it early.
+
+        Args:
+            algorithm: One of :data:`ALGORITHMS`.
+            changes: Other values.
+        """
+        check_choice("algorithm", algorithm, ALGORITHMS)
         done: dict[str, Any] = {
             "n_neg": 1, "k_shot": 3, "loss": "triplet", "triplet_margin": 1.0, "inner_lr": 1e-3, "inner_steps": 5,
             "student_steps": 0, "adapt": "all", "freeze": None, "outer_lr": 5e-5, "warmup_steps": 0,
             "kd": "loss-sum", "kd_lambda": 0.5, "kd_detach_teacher": False, "update_on_valid": True,
-            "query_sampling": "similar",
+            "query_sampling": "similar", "patience": None,
         }  # fmt: skip
-        return cls(**{**done, **changes})
+        own = {"maml": {"transfer": "mixt"}, "fine-tune": {"transfer": "mono-bi"}}
+        return cls(**{**done, **own.get(algorithm, {}), **changes})
 
     def replace(self, **changes: Any) -> MetaConfig:
         """Returns a copy with other values."""

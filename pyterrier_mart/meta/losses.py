@@ -57,7 +57,7 @@ class TaskLoss:
         self.config = config
         self._name = _NAMES.get(config.loss, config.loss)
         self._loss: Any = None
-        if config.loss == "mnrl":
+        if config.loss in ("mnrl", "triplet-dot"):
             return
         if self._name not in (*_TUPLES, *_PAIRS):
             raise ValueError(
@@ -87,8 +87,10 @@ class TaskLoss:
                 raise ValueError(f"loss must be 'cosine-similarity' or 'cosent' for pairs, not {self.config.loss!r}")
             labels = torch.as_tensor(of.scores, device=first.device).to(first.dtype)
             return self._compared([first, second], labels)
-        if self._loss is None:
+        if self.config.loss == "mnrl":
             return ranking_loss(first, second, of, self.config.loss_scale)
+        if self.config.loss == "triplet-dot":
+            return functional.relu(self.config.triplet_margin - _margins(first @ second.T, of)).mean()
         rows, count = of.negatives.shape
         anchors, positives, negatives = _positions(of, first.device)
         anchor, positive, negative = first[anchors], second[positives], second[negatives].unbind(1)
@@ -163,16 +165,19 @@ def distillation_loss(
         found = functional.log_softmax(cosines(*student, temperature), dim=-1)
         return functional.kl_div(found, expected, reduction="batchmean", log_target=True)
     if kind == "margin-mse":
-        return functional.mse_loss(_margins(student, of), _margins(teacher, of))
+        return functional.mse_loss(_compared(student, of), _compared(teacher, of))
     if kind == "mse-embedding":
         return functional.mse_loss(torch.cat(student), torch.cat(teacher))
     raise ValueError(f"kind must be kl-logits, margin-mse or mse-embedding (of {', '.join(KD)}), not {kind!r}")
 
 
-def _margins(vectors: Vectors, of: TaskSet) -> Tensor:
+def _compared(vectors: Vectors, of: TaskSet) -> Tensor:
     scores = cosines(*vectors)
-    if isinstance(of, PairSet):
-        return scores.diagonal()
+    return scores.diagonal() if isinstance(of, PairSet) else _margins(scores, of)
+
+
+def _margins(scores: Tensor, of: TripletSet) -> Tensor:
+    """Returns how much higher each row's positive scores than each of its negatives, of shape (rows, negatives)."""
     anchors, positives, negatives = _positions(of, scores.device)
     return scores[anchors].gather(1, positives[:, None]) - scores[anchors].gather(1, negatives)
 

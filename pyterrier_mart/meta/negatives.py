@@ -27,7 +27,8 @@ class NegativeMiner:
 
     ``config.negatives`` says which are drawn, by their distance d_n to the query and that of the positive, d_p:
     ``"hard"`` ones have d_n < d_p, ``"semi-hard"`` ones d_p < d_n < d_p + margin, and ``"easy"`` ones
-    d_n > d_p + margin. The distance is that of the loss, Euclidean for ``"triplet"`` and 1 - cosine for others. Where
+    d_n > d_p + margin. The distance is that of the loss: Euclidean for ``"triplet"``, the negative dot product for
+    ``"triplet-dot"``, and 1 - cosine for others. Where
     too few are such, the ones that come nearest to it are taken too: the nearest to the query if none is hard, the
     farthest if none is easy.
 
@@ -77,7 +78,7 @@ class NegativeMiner:
             langs = query_langs or corpus.query_langs
             self.query_vectors = _encoded(encoder, "query", topics["query"], topics["query_lang"], langs)
             vectors = _encoded(encoder, "document", docs["text"], docs["doc_lang"], doc_langs or corpus.doc_langs)
-            self._doc_vectors = vectors if config.loss == "triplet" else unit(vectors)
+            self._doc_vectors = vectors if config.loss in ("triplet", "triplet-dot") else unit(vectors)
             self._squares = (vectors.astype(np.float64) ** 2).sum(axis=1)
         elif config.negatives != "random":
             raise ValueError(f"negatives={config.negatives!r} needs an encoder")
@@ -193,6 +194,8 @@ class NegativeMiner:
 
     def _distances(self, qid: str, span: slice) -> npt.NDArray[np.float64]:
         query = self.query_vectors[self._row[qid]]
+        if self.config.loss == "triplet-dot":
+            return -(self._doc_vectors[span] @ query).astype(np.float64)
         if self.config.loss != "triplet":
             return 1 - (self._doc_vectors[span] @ unit(query[None])[0]).astype(np.float64)
         products = (self._doc_vectors[span] @ query).astype(np.float64)

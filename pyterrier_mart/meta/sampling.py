@@ -254,7 +254,7 @@ class TripletTaskSampler(TaskSampler):
         c = self.config
         choice: list[Any] = [c.n_neg, c.negatives, c.negative_lang, c.query_sampling]
         if c.negatives != "random":
-            choice += [c.loss == "triplet", c.triplet_margin]
+            choice += [c.loss == "triplet", c.triplet_margin, *(["dot"] if c.loss == "triplet-dot" else [])]
         if c.query_sampling == "similar":
             choice += [c.top_k]
         return [choice, self.corpus.fingerprint, self._encoder_key]

@@ -67,8 +67,8 @@ def train(
 
     The settings are ``learner.config``: ``max_steps``, ``eval_steps``, ``patience``, ``meta_batch_size`` and
     ``update_on_valid``, besides those that the learner and the tasks use. At the end the model has the weights with
-    the best development score; without ``evaluate``, or when it is trained with the tasks of the development set
-    (``update_on_valid``, as in the paper), the last ones.
+    the best development score; without ``evaluate``, the last ones. With ``update_on_valid`` that score is of data that
+    was trained on, as in the paper.
 
     Args:
         learner: What is trained, and how a meta-step is made.
@@ -80,7 +80,7 @@ def train(
             bit for bit, and returns at once if it was finished.
         verbose: Whether to show progress.
         valid_tasks: Tasks of the development set, which each epoch ends with if ``update_on_valid`` is set. Without
-            them that has no effect.
+            them that has no effect, and a warning says so where the transfer mode needs them.
 
     Returns:
         The log.
@@ -91,6 +91,8 @@ def train(
     """
     config = learner.config
     samplers = [tasks, valid_tasks] if config.update_on_valid and valid_tasks is not None else [tasks]
+    if fault := _fault_of_transfer(samplers, config):
+        warn(fault)
     run = _Run(learner, samplers, evaluate, metric, output_dir)
     total = config.max_steps
     if total is None:
@@ -105,6 +107,20 @@ def train(
             if run.step == _FIRST and (fault := _fault_of_inner_loop(run.log.steps, config)):
                 warn(fault)
     return run.log
+
+
+def _fault_of_transfer(samplers: Sequence[TaskSampler], config: MetaConfig) -> str | None:
+    """Returns what to say of a mode that transfers in another way in validation, if it trains on none of its tasks."""
+    if config.transfer != "trans":
+        return None
+    start = math.ceil(len(samplers[0]) / config.meta_batch_size)
+    if len(samplers) == 1:
+        why = "there are none without update_on_valid=True and a development set"
+    elif config.max_steps is not None and config.max_steps <= start:
+        why = f"they begin after meta-step {start} (n_tasks gives it), but max_steps is {config.max_steps}"
+    else:
+        return None
+    return f"transfer='trans' is 'mono-bi' here: its other part are tasks of the development set, and {why}"
 
 
 def _fault_of_inner_loop(steps: Sequence[Mapping[str, Any]], config: MetaConfig) -> str | None:
@@ -134,7 +150,7 @@ class _Run:
     ):
         self.learner, self.samplers, self.evaluate, self.metric = learner, samplers, evaluate, metric
         self.config = learner.config
-        self.select = evaluate is not None and len(samplers) == 1
+        self.select = evaluate is not None
         self.log = TrainingLog()
         self.step = self.best = 0
         self.best_state: dict[str, torch.Tensor] | None = None  # without a directory
@@ -170,7 +186,8 @@ class _Run:
             self._validate()
             self._save()
         evaluated = bool(self.log.steps) and f"dev_{self.metric}" in self.log.steps[-1]
-        if self.select and evaluated and self.step - self.best >= self.config.patience:
+        patience = self.config.patience
+        if patience is not None and self.select and evaluated and self.step - self.best >= patience:
             return self._finish("patience")
         batch = next(self.batches, None)
         if batch is None:
