@@ -412,6 +412,7 @@ def test_the_papers_setting_is_complete():
     assert {*ranking._LEARNING, *ranking._LATER} - {"train_size", "bf16", "seed"} <= set(paper.PRESET)
     assert study.parse(table4.STUDY, ["--preset", "paper"])[0].uniform
     assert study.parse(table4.STUDY, ["--preset", "paper", "--no-uniform"])[0].uniform is False
+    assert study.parse(figure4.STUDY, ["--preset", "paper"])[0].links == "all"
 
 
 def test_panlex_without_its_qualities(home, tmp_path):
