@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["META", "meta_bytes", "read_meta", "weights_digest"]
+__all__ = ["META", "check_files", "checksums", "meta_bytes", "read_meta", "weights_digest"]
 
 META = "pt_meta.json"
+
+_SAMPLE, _BLOCK = 16, 1 << 14  # blocks of a file, and their bytes: opening it must not take longer for its size
 
 
 def meta_bytes(meta: Mapping[str, Any]) -> bytes:
@@ -54,6 +56,33 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     if missing := [key for key in required if key not in meta]:
         raise ValueError(f"damaged {what} {directory}: {META} lacks {', '.join(missing)}")
     return dict(meta)
+
+
+def checksums(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    """Returns a fingerprint of each of some files: of all that a small one holds, of samples and the size of others."""
+    return {name: sampled(directory / name) for name in names}
+
+
+def sampled(path: Path) -> str:
+    """Returns a fingerprint of a file's size and of at most 16 blocks of it, evenly spaced from end to end."""
+    size = path.stat().st_size
+    digest = hashlib.blake2b(str(size).encode(), digest_size=16)
+    with open(path, "rb", buffering=0) as stream:
+        for i in range(_SAMPLE):
+            stream.seek(max(size - _BLOCK, 0) * i // (_SAMPLE - 1) if size > _SAMPLE * _BLOCK else i * _BLOCK)
+            digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()
+
+
+def check_files(directory: Path, what: str, expected: Mapping[str, str]) -> None:
+    """Checks that files are as :func:`checksums` found them.
+
+    Raises:
+        ValueError: If one is missing or differs; the message names it.
+    """
+    for name, digest in expected.items():
+        if not (directory / name).is_file() or sampled(directory / name) != digest:
+            raise ValueError(f"damaged {what} {directory}: {name} is missing, or not as it was saved")
 
 
 def weights_digest(model: torch.nn.Module, described: str | None = None) -> str:

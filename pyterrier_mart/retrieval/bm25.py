@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.checks import check_choice, check_number, check_whole
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.frames import warn
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.retrieval.documents import checked, documents_of
+from pyterrier_mart.retrieval.documents import DOCNO, DOCNO_RULE, checked, documents_of
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
-from pyterrier_mart.text import Analyzer, language_code, specs_of
+from pyterrier_mart.text import Analyzer, QueryTerms, language_code, specs_of
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index", "engine_of"]
 
@@ -65,7 +65,7 @@ class BM25Index(pt.Artifact):
 
     Raises:
         FileNotFoundError: If the directory does not exist.
-        ValueError: If it is not such an index, or was made under other word rules.
+        ValueError: If it is not such an index, is damaged, or was made under other word rules.
     """
 
     ARTIFACT_TYPE = "sparse_index"
@@ -73,7 +73,7 @@ class BM25Index(pt.Artifact):
     ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()  # wherever the process goes
         super().__init__(self.path)
         required = ("engine", "documents", "dataset", "docnos", "text_field", "analyzer")
         self.meta = read_meta(self.path, "index of pyterrier_mart", _KIND, required)
@@ -87,6 +87,7 @@ class BM25Index(pt.Artifact):
             raise ValueError(f"cannot use the index {self.path} with the analyzer {settings!r}: {err}") from err
         if not (self.path / "index").is_dir():
             raise ValueError(f"damaged index {self.path}: it lacks the directory index")
+        self.check()
 
     def bm25(
         self, *, k1: float = 0.9, b: float = 0.4, num_results: int = 1000, threads: int = 1, verbose: bool = False
@@ -101,6 +102,16 @@ class BM25Index(pt.Artifact):
             verbose: Whether to show progress and the engine's log.
         """
         return BM25Retriever(self, k1=k1, b=b, num_results=num_results, threads=threads, verbose=verbose)
+
+    def check(self) -> None:
+        """Compares the index with the checksums of its files (those of large ones are of samples).
+
+        It is done whenever an index is opened, since engines end the process over damaged files.
+
+        Raises:
+            ValueError: If a file is missing or damaged; the message names it.
+        """
+        check_files(self.path, "index", self.meta.get("checksums", {}))  # earlier versions wrote none
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -156,12 +167,12 @@ def bm25_index(
         verbose: Whether to show the engine's log too.
 
     Raises:
-        ValueError: If there are no documents, one lacks a field or repeats a docno, the language is not known, or the
-            index at ``path`` was made of other documents, by another analyzer or another engine.
+        ValueError: If there are no documents, none has a word, one lacks a field or repeats a docno, the language is
+            not known, or the index at ``path`` was made of other documents, by another analyzer or another engine.
         FileExistsError: If ``path`` is something else than such an index.
         ImportError: If the engine is not installed.
     """
-    path = Path(path)
+    path = Path(path).absolute()
     fields = (text_field,) if isinstance(text_field, str) else tuple(text_field)
     if not fields:
         raise ValueError(f"text_field must name a field, or several, not {text_field!r}")
@@ -179,14 +190,15 @@ def bm25_index(
         _check_same(index, {**meta, **_counts(dataset)})
         return index
     chosen = engine_of(engine)
-    docno, rule = r"\S+", "without white space"
-    if chosen.LONGEST_DOCNO is not None:
-        docno, rule = rf"\S{{1,{chosen.LONGEST_DOCNO}}}", f"of at most {chosen.LONGEST_DOCNO} characters, {rule}"
+    docno, rule = DOCNO, DOCNO_RULE
+    if (most := chosen.LONGEST_DOCNO) is not None:
+        docno = rf"(?=.{{1,{most // 2}}}\Z|[\0-\uffff]{{1,{most}}}\Z){docno}"
+        rule = f"of at most {most} characters ({most // 2} with characters beyond U+FFFF), {rule}"
     digest = hashlib.sha256()
-    count = 0
+    count, lost = 0, 0
 
     def analysed() -> Iterator[Document]:
-        nonlocal count
+        nonlocal count, lost
         rows = checked(documents_of(dataset)[0], fields, docno=docno, rule=rule)
         # The bar is made here because the engine may have replaced sys.stderr by now.
         bar = pt.tqdm(rows, desc=f"index {analyzer.lang}", unit="doc", disable=not progress, leave=False)
@@ -194,13 +206,21 @@ def bm25_index(
             count += 1
             digest.update(_line(document["docno"]))
             text = "\n".join(document[field] for field in fields if isinstance(document[field], str))
-            yield {"docno": document["docno"], "toks": analyzer.counts(text)}
+            toks = analyzer.counts(text)
+            lost += not toks
+            yield {"docno": document["docno"], "toks": toks}
+        if lost == count:
+            raise ValueError(
+                f"none of the {count} documents has a word to index in {' or '.join(fields)}, by {analyzer!r}"
+            )
 
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         (tmp / "index").mkdir()
         chosen.build(analysed(), tmp / "index", threads, verbose)
         meta |= {"engine": chosen.NAME, "documents": count, "docnos": digest.hexdigest()}
-        (tmp / META).write_bytes(meta_bytes({**_KIND, "package_hint": BM25Index.ARTIFACT_PACKAGE_HINT, **meta}))
+        written = [str(file.relative_to(tmp)) for file in sorted((tmp / "index").rglob("*")) if file.is_file()]
+        meta |= {"package_hint": BM25Index.ARTIFACT_PACKAGE_HINT, "checksums": checksums(tmp, written)}
+        (tmp / META).write_bytes(meta_bytes({**_KIND, **meta}))
     return BM25Index(path)
 
 
@@ -274,8 +294,11 @@ class BM25Retriever(pt.Transformer):
 
     Takes weighted terms from ``query_toks`` where a query has that column (as
     :class:`~pyterrier_mart.SMTQueryTranslator` adds it); else the index's analyzer splits ``query`` into words. A
-    term's score is proportional to its weight. Queries without a term, and terms whose weight is below the engine's
-    resolution (1e-4 of the query's largest weight in PISA, 1e-6 in Terrier), find nothing.
+    term's score is proportional to its weight, and to its inverse document frequency, where n of N documents have it:
+    ``max(ln((N - n + 0.5) / (n + 0.5)), 1e-6)``. So a term of half of the documents or more finds them, below all
+    others. Queries without a term, and terms whose weight is below the engine's resolution (1e-4 of the query's
+    largest weight in PISA, 1e-12 in Terrier), find nothing. Terms that no analyzer of this package spelled are brought
+    into the index's normal form: ``{"CAT": 1.0}`` finds *cat*.
 
     .. cite.dblp:: journals/ftir/RobertsonZ09
 
@@ -324,7 +347,7 @@ class BM25Retriever(pt.Transformer):
                     f"the words in query_toks were made by the analyzer {others[0]}, but {self.index!r} by {own.spec}; "
                     "use a table whose target language and analyzer are those of the index"
                 )
-            bags = [toks if isinstance(toks, dict) else {} for toks in inp["query_toks"]]
+            bags = [self._spelled(toks) if isinstance(toks, dict) else {} for toks in inp["query_toks"]]
         else:
             bags = [own.counts(query) if isinstance(query, str) else {} for query in inp["query"]]
         asked = np.array([i for i, bag in enumerate(bags) if any(bag.values())], dtype=np.int64)
@@ -336,6 +359,16 @@ class BM25Retriever(pt.Transformer):
         out = inp.iloc[asked[hits.query]].reset_index(drop=True)
         rank = pd.Series(hits.query).groupby(hits.query).cumcount()
         return out.assign(docno=pd.Series(hits.docno, dtype="str"), score=hits.score * largest[hits.query], rank=rank)
+
+    def _spelled(self, toks: dict[str, float]) -> dict[str, float]:
+        """Returns terms in the spelling of the index, of which engines would know some others, each its own."""
+        if isinstance(toks, QueryTerms) and toks.spec is not None:
+            return toks
+        bag: dict[str, float] = {}
+        for term, weight in toks.items():
+            term = self.index.analyzer.normalize(term)
+            bag[term] = bag.get(term, 0.0) + weight
+        return bag
 
     def _scaled(self, bags: list[dict[str, float]], largest: Any) -> list[dict[str, float]]:
         """Divides each query's weights by the largest, so that their size does not matter to the engine's precision."""
@@ -357,6 +390,7 @@ class BM25Retriever(pt.Transformer):
         options = self.k1, self.b, self.num_results, self.threads, self.verbose
         # Searches for the best parameters set attributes.
         if self._searcher is None or self._opened_with != (self.index, *options):
+            self.index.check()
             self._searcher = engine_of(self.index.engine).searcher(self.index.path / "index", *options)
             self._opened_with = (self.index, *options)
         return self._searcher

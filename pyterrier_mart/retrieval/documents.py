@@ -9,7 +9,11 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 
-__all__ = ["checked", "documents_of"]
+__all__ = ["DOCNO", "DOCNO_RULE", "checked", "documents_of"]
+
+#: What a docno may be. Terrier would lose control characters and byte order marks at its ends; PISA ends lines there.
+DOCNO = r"[^\s\0-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe]+"
+DOCNO_RULE = "without white space, control characters, byte order marks and lone surrogates"
 
 
 def documents_of(documents: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
@@ -31,7 +35,7 @@ def documents_of(documents: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
 
 
 def checked(
-    documents: Iterable[Any], fields: Sequence[str], *, docno: str = r"\S+", rule: str = "without white space"
+    documents: Iterable[Any], fields: Sequence[str], *, docno: str = DOCNO, rule: str = DOCNO_RULE
 ) -> Iterator[dict[str, Any]]:
     """Yields documents that an index can take.
 

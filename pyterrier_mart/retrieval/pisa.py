@@ -1,8 +1,15 @@
-"""BM25 with PISA, embedded: no Java, no server."""
+"""BM25 with PISA, embedded: no Java, no server.
+
+PISA compresses an index for the parameters of BM25 when it first meets them, into the index's own directory, where a
+killed process or another one that searches would leave halves; and it ends the process on files that are not whole.
+Here an index is complete when it is built, for BM25's defaults, and never written to again: what other parameters
+need (the best scores of blocks of postings, a second for 20 million postings) is made in a temporary directory.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -19,6 +26,7 @@ import pyterrier_pisa
 from pyterrier_pisa._pisathon import build_binlex
 
 from pyterrier_mart.artifact import META, meta_bytes
+from pyterrier_mart.frames import warn
 from pyterrier_mart.retrieval.inversion import invert
 from pyterrier_mart.retrieval.types import Document, Hits
 
@@ -29,7 +37,10 @@ _TOKS_SCALE = 10_000.0
 RESOLUTION = 1 / _TOKS_SCALE
 LONGEST_DOCNO: int | None = None
 
+_PREPARED = [0.9, 0.4]  # k1 and b
 _ROOM = 8 << 20  # bytes that must be free before a small index is built or compressed
+_BASE = ("inv.docs", "inv.freqs", "inv.sizes")
+_LEXICONS = {"fwd.documents": "fwd.doclex", "fwd.terms": "fwd.termlex"}
 
 _lock = threading.Lock()
 
@@ -43,24 +54,72 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     check_room(path)
     with quiet(verbose):
         invert(documents, path)
-        build_binlex(str(path / "fwd.documents"), str(path / "fwd.doclex"))
-        build_binlex(str(path / "fwd.terms"), str(path / "fwd.termlex"))
+        for text, lexicon in _LEXICONS.items():
+            build_binlex(str(path / text), str(path / lexicon))
     # So that the directory is an artifact of pyterrier_pisa too; stemming and stop words are the analyzer's business.
     kind = {"type": "sparse_index", "format": "pisa", "package_hint": "pyterrier-pisa", "stemmer": "none"}
-    (path / META).write_bytes(meta_bytes(kind))
+    (path / META).write_bytes(meta_bytes({**kind, "prepared": _PREPARED}))
+    check_room(path, path)
+    opened(path, *_PREPARED, threads=threads, verbose=verbose)
+
+
+def opened(path: Path, k1: float, b: float, *, threads: int, verbose: bool, num_results: int = 1) -> Any:
+    """Returns PISA's retriever over a directory, where PISA writes what it lacks for these parameters."""
+    index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
+    with quiet(verbose):
+        return index.bm25(k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=1.0, verbose=verbose)
+
+
+def link(path: Path, scratch: Path, k1: float, b: float) -> None:
+    """Makes a directory of links to the files of an index, but for what PISA is to make for other parameters."""
+    check_room(scratch, path)
+    for name in (*_BASE, *_LEXICONS.values(), META):
+        (scratch / name).symlink_to(path / name)
+    # Postings are compressed alike for all parameters. A name that PISA would spell otherwise costs time only.
+    (scratch / compressed_name(k1, b)).symlink_to(path / compressed_name(*_PREPARED))
+
+
+def compressed_name(k1: float, b: float) -> str:
+    """Returns the name that PISA gives to compressed postings."""
+    return "bm25.k1-{}.b-{}.q0.bmw.64.block_simdbp".format(*(str(np.float32(x)).removesuffix(".0") for x in (k1, b)))
+
+
+def link_old(path: Path, scratch: Path) -> None:
+    """The same of an index of an earlier version of this package, which left the rest to the first search.
+
+    Nothing that a search has made there is used.
+
+    Raises:
+        ValueError: If the rest is damaged.
+    """
+    size = {name: (path / name).stat().st_size for name in (*_BASE, *_LEXICONS) if (path / name).is_file()}
+    whole = len(size) == len(_BASE) + len(_LEXICONS) and all(size.values())
+    header = np.fromfile(path / "inv.sizes", np.uint32, 1).tolist() if whole else []
+    if header != [size["inv.sizes"] // 4 - 1] or size["inv.docs"] != size["inv.freqs"] + 8:
+        raise ValueError(f"damaged index {path}: the sizes of its files do not fit together ({size}); build it again")
+    warn(f"{path} is an index of an earlier version, which is compressed whenever it is opened; build it again")
+    check_room(scratch, path)
+    for name in (*_BASE, META):
+        (scratch / name).symlink_to(path / name)
+    with quiet(False):
+        for text, lexicon in _LEXICONS.items():
+            build_binlex(str(path / text), str(scratch / lexicon))
 
 
 class PisaSearcher:
     """A PISA index opened for retrieval."""
 
     def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
-        if not any(path.glob("bm25.*")):
-            check_room(path)  # it is about to be compressed for the first time
-        index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
-        with quiet(verbose):  # it compresses the index for these parameters when it meets them first
-            self._retriever = index.bm25(
-                k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=1.0, verbose=verbose
-            )
+        prepared = json.loads((path / META).read_bytes()).get("prepared")
+        with tempfile.TemporaryDirectory() as scratch:  # PISA maps files: it needs no names of them any more
+            if prepared is None:
+                link_old(path, Path(scratch))
+            elif prepared != [k1, b]:
+                link(path, Path(scratch), k1, b)
+            self._retriever = opened(
+                path if prepared == [k1, b] else Path(scratch), k1, b, threads=threads, verbose=verbose,
+                num_results=num_results,
+            )  # fmt: skip
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
         """Finds the best documents."""
@@ -77,16 +136,21 @@ class PisaSearcher:
 searcher = PisaSearcher
 
 
-def check_room(path: Path) -> None:
+def check_room(place: Path, index: Path | None = None) -> None:
     """Refuses a nearly full disk, since PISA would end the process there without a word.
 
+    Args:
+        place: The directory to write to.
+        index: The index to compress, which takes less room than its postings have.
+
     Raises:
-        OSError: If there is too little room beside the index or for PISA's temporary files.
+        OSError: If there is too little room in that directory or for PISA's temporary files.
     """
-    for place in (os.fspath(path), os.environ.get("TMPDIR", tempfile.gettempdir())):
-        if os.path.isdir(place) and (free := shutil.disk_usage(place).free) < _ROOM:
+    room = _ROOM + (0 if index is None else (index / "inv.docs").stat().st_size)
+    for name in (os.fspath(place), os.environ.get("TMPDIR", tempfile.gettempdir())):
+        if os.path.isdir(name) and (free := shutil.disk_usage(name).free) < room:
             raise OSError(
-                f"only {free // 1024:,} KiB are free in {place}, PISA needs at least {_ROOM // 1024:,} KiB; use "
+                f"only {free // 1024:,} KiB are free in {name}, PISA needs at least {room // 1024:,} KiB; use "
                 "another disk, or name another temporary directory in TMPDIR"
             )
 

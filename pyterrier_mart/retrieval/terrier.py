@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
@@ -15,8 +16,8 @@ import pyterrier as pt
 from pyterrier_mart.retrieval.types import Document, Hits
 
 NAME = "terrier"
-RESOLUTION = 1e-6  # Terrier's query language keeps six decimals of a weight
-LONGEST_DOCNO: int | None = 100  # characters; the index reserves them for each document, then compresses
+RESOLUTION = 1e-12  # of the decimals that are written for Terrier, below
+LONGEST_DOCNO = 100  # UTF-16 units; the index reserves three bytes of each for each document
 
 _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
@@ -25,8 +26,8 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``."""
     start_java()
     # Terrier would apply its own stemmer and stop words to documents and queries.
-    options: dict[str, Any] = {"stemmer": None, "stopwords": None, "meta": {"docno": LONGEST_DOCNO}, "threads": threads}
-    indexer = pt.IterDictIndexer(str(path.absolute()), pretokenised=True, verbose=False, **options)
+    options: dict[str, Any] = {"stemmer": None, "stopwords": None, "meta": {"docno": LONGEST_DOCNO + 1}}
+    indexer = pt.IterDictIndexer(str(path), pretokenised=True, verbose=False, threads=threads, **options)
     errors: list[Exception] = []
 
     def spelled() -> Iterator[Document]:
@@ -85,31 +86,42 @@ class TerrierSearcher:
 
     def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
         start_java()
-        # With a large k_3 a term counts in proportion to its weight; Terrier's default of 8 saturates it.
-        controls = {"bm25.k_1": str(k1), "bm25.b": str(b), "bm25.k_3": "1e6"}
-        index = pt.terrier.IndexFactory.of(str(path.absolute()))
+        # Of Terrier's BM25, a term that is in more than half of the documents has a negative weight: it ranks them
+        # lower, and finds nothing alone. Its TF_IDF has BM25's term frequencies and a positive weight of the term,
+        # which is replaced here by the one that PISA gives, so that both engines find and rank alike.
+        self._k1 = max(k1, 1e-9)  # TF_IDF multiplies by it
+        controls = {"tf_idf.k_1": str(self._k1), "tf_idf.b": str(b)}
+        index = pt.terrier.IndexFactory.of(str(path))
         self._retriever = pt.terrier.Retriever(
-            index, wmodel="BM25", controls=controls, num_results=num_results, threads=threads, verbose=verbose
+            index, wmodel="TF_IDF", controls=controls, num_results=num_results, threads=threads, verbose=verbose
         )
         self._lexicon = index.getLexicon()
-        self._half = index.getCollectionStatistics().getNumberOfDocuments() / 2
+        self._documents = index.getCollectionStatistics().getNumberOfDocuments()
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
         """Finds the best documents."""
-        # Terrier would rank documents lower for containing a term that is in more than half of them, whose inverse
-        # document frequency is negative; other engines score it as nothing.
-        queries = [shortened(query) for query in queries]
-        bags = [{term: weight for term, weight in query.items() if self._tells(term)} or query for query in queries]
-        frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
-        hits = Hits.of(self._retriever(frame))
-        # Terrier's logarithm has base 2; natural ones make scores comparable with other engines. It also divides a
-        # query's weights by the largest, which is not 1 any more where the heaviest term says nothing.
-        largest = np.array([max(bag.values()) for bag in bags])
-        return hits._replace(score=hits.score * math.log(2) * largest[hits.query])
+        bags = [self._weighted(shortened(query)) for query in queries]
+        # Not as query_toks, of which PyTerrier would keep six decimals.
+        texts = [" ".join(f"#combine:0={bag[term]:.30f}({encoded(term)})" for term in bag) for bag in bags]
+        frame = pd.DataFrame({"qid": np.arange(len(bags)).astype(str), "query": texts})
+        hits = Hits.of(self._retriever(frame[frame["query"] != ""]))
+        largest = np.array([max(bag.values(), default=0.0) for bag in bags])  # Terrier divides by it
+        return hits._replace(score=hits.score * largest[hits.query])
 
-    def _tells(self, term: str) -> bool:
-        entry = self._lexicon.getLexiconEntry(term)
-        return entry is None or entry.getDocumentFrequency() <= self._half
+    def _weighted(self, query: dict[str, float]) -> dict[str, float]:
+        """Returns the terms that the index has, with what makes TF_IDF's score of each that of BM25."""
+        bag, n = {}, self._documents
+        for term, weight in query.items():
+            if (entry := self._lexicon.getLexiconEntry(term)) is not None:
+                df = entry.getDocumentFrequency()
+                idf = max(math.log((n - df + 0.5) / (df + 0.5)), 1e-6)
+                bag[term] = weight * idf * (self._k1 + 1) / (self._k1 * math.log2(n / df + 1))
+        return bag
+
+
+def encoded(term: str) -> str:
+    """Returns a term as Terrier's query language takes any."""
+    return f"#base64({base64.b64encode(term.encode()).decode()})"
 
 
 searcher = TerrierSearcher

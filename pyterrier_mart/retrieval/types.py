@@ -50,7 +50,7 @@ class Engine(Protocol):
     NAME: str
     #: Weights below this, relative to a query's largest, do not reach the engine.
     RESOLUTION: float
-    #: Maximum number of characters in a docno; ``None`` for any number.
+    #: Maximum number of characters in a docno, in units of UTF-16; ``None`` for any number.
     LONGEST_DOCNO: int | None
 
     def build(self, documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
