@@ -2,6 +2,10 @@
 
 Those of ``pt.io`` would not do: what they write may be written by everybody, whatever the umask says, they replace
 symbolic links by what was written, and no directory that holds something.
+
+A writer holds a lock on what it writes under a temporary name, so that the next one to the same path can tell what was
+left by processes that were killed, and removes it. Where there are no such locks (Windows, network file systems)
+nothing is removed.
 """
 
 from __future__ import annotations
@@ -11,10 +15,16 @@ import hashlib
 import os
 import re
 import shutil
+import time
 import uuid
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 
@@ -22,6 +32,8 @@ __all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What is raised when another writer has moved a directory away, or to the same place.
 _MOVED = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+#: Seconds after which a file without a lock is a left-over; some writers put another one in the place of the locked.
+_RECENT = 60
 
 
 @contextmanager
@@ -42,14 +54,13 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         with naming(path, path):
             yield path
         return
-    path, tmp = resolve(path)
-    try:
-        with naming(path, tmp):
-            tmp.touch()  # shows before the work whether it can be written
+    path = resolve(path)
+    with temporary(path, Path.touch) as tmp:  # made before the work, to show whether it can be written
+        try:
             yield tmp
             os.replace(tmp, path)
-    finally:
-        tmp.unlink(missing_ok=True)
+        finally:
+            tmp.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -78,16 +89,15 @@ def atomic_directory(
             holds other than the ``files``. An empty directory counts as none.
         OSError: If the directory cannot be written; the message names ``path``.
     """
-    path, tmp = resolve(path)
+    path = resolve(path)
     check_free(path, overwrite, marker, files)
-    try:
-        with naming(path, tmp):
-            tmp.mkdir()
+    with temporary(path, Path.mkdir) as tmp:
+        try:
             yield tmp
             while not _put(tmp, path, replaces=check_free(path, overwrite, marker, files)):
                 pass
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
+        finally:
+            shutil.rmtree(tmp, ignore_errors=True)
 
 
 def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Collection[str] | None = None) -> bool:
@@ -112,9 +122,11 @@ def check_free(path: Path, overwrite: bool, marker: str | None = None, files: Co
 
 def _put(tmp: Path, path: Path, *, replaces: bool) -> bool:
     """Renames a directory, replacing an older one; returns False if another writer came between."""
-    old = resolve(path)[1]
+    old, lock = beside(path), None
     try:
         if replaces:
+            with suppress(OSError):
+                lock = locked(path)  # or another writer would take it for a left-over
             os.replace(path, old)
         os.replace(tmp, path)
         return True
@@ -126,6 +138,72 @@ def _put(tmp: Path, path: Path, *, replaces: bool) -> bool:
         return False
     finally:
         shutil.rmtree(old, ignore_errors=True)
+        unlock(lock)
+
+
+@contextmanager
+def temporary(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+    """Makes a file or directory beside ``path`` and holds a lock on it; errors name ``path``.
+
+    What killed writers to ``path`` have left is removed.
+    """
+    sweep(path)
+    while True:
+        tmp, lock = beside(path), None
+        with naming(path, tmp):
+            make(tmp)
+        try:
+            lock = locked(tmp)
+        except (BlockingIOError, FileNotFoundError):  # another writer took it for a left-over just now
+            continue
+        except OSError:
+            pass
+        if tmp.exists():
+            break
+        unlock(lock)
+    try:
+        with naming(path, tmp):
+            yield tmp
+    finally:
+        unlock(lock)
+
+
+def sweep(path: Path) -> None:
+    """Removes what killed writers to a path have left beside it."""
+    before, after = map(re.escape, beside(path, "\0").name.split("\0"))
+    name = re.compile(f"{before}[0-9a-f]{{8}}{after}")
+    with suppress(OSError):
+        found = [Path(entry) for entry in os.scandir(path.parent) if name.fullmatch(entry.name)]
+        for tmp in found:
+            with suppress(OSError):
+                folder = tmp.is_dir()
+                if (folder or time.time() - tmp.stat().st_mtime > _RECENT) and (lock := locked(tmp)) is not None:
+                    shutil.rmtree(tmp, ignore_errors=True) if folder else tmp.unlink()
+                    unlock(lock)
+
+
+def locked(path: Path) -> int | None:
+    """Returns a descriptor that holds a lock on a file or directory; ``None`` where there are no locks.
+
+    Raises:
+        BlockingIOError: If another one has it.
+        OSError: If there is nothing, a symbolic link, or the file system cannot lock it.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def unlock(descriptor: int | None) -> None:
+    """Lets a lock go."""
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -154,17 +232,22 @@ def naming(path: Path, tmp: Path) -> Iterator[None]:
         raise full from err
 
 
-def resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Returns what a path points to, and a free name beside it with the same ending, which writers may look at.
-
-    A name and not an open file: the writer creates it, with the permissions that the user's umask gives.
-    """
+def resolve(path: str | os.PathLike[str]) -> Path:
+    """Returns what a path points to, in a directory that exists now."""
     path = Path(path).resolve() if os.path.islink(path) else Path(path)
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(f"cannot write {path}: {path.parent} is not a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def beside(path: Path, mark: str | None = None) -> Path:
+    """Returns a free name beside a path with the same ending, which writers may look at.
+
+    A name and not an open file: the writer creates it, with the permissions that the user's umask gives.
+    """
     suffix = "".join(path.suffixes[-2:])
-    return path, path.parent / f".{path.name.removesuffix(suffix)}.{uuid.uuid4().hex[:8]}.tmp{suffix}"
+    return path.parent / f".{path.name.removesuffix(suffix)}.{mark or uuid.uuid4().hex[:8]}.tmp{suffix}"
 
 
 def sha256(path: Path) -> str:

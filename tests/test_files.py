@@ -3,6 +3,9 @@
 import errno
 import os
 import stat
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -91,6 +94,38 @@ def test_links_stay_links(tmp_path):
     assert (tmp_path / "to file").is_symlink() and (tmp_path / "file").read_text() == "new"
     assert (tmp_path / "to folder").is_symlink() and (tmp_path / "folder" / "a.txt").read_text() == "new"
     assert names(tmp_path) == ["file", "folder", "to file", "to folder"]
+
+
+KILLED = """
+    import os, signal, sys
+    from pyterrier_mart.files import atomic_directory, atomic_file
+
+    with atomic_directory(sys.argv[1] + "/out") as tmp, atomic_file(sys.argv[1] + "/run.res.gz") as file:
+        (tmp / "part").write_text("half")
+        file.write_text("half")
+        os.utime(file, (0, 0))
+        print("written", flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_left_overs_of_killed_writers_are_removed_by_the_next(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)]
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdout.readline() == b"written\n"
+    (tmp_path / ".out.0123abcd.tmp.mine").touch()
+
+    def write():
+        with atomic_directory(tmp_path / "out", overwrite=True) as tmp, atomic_file(tmp_path / "run.res.gz") as file:
+            fill(tmp, "whole")
+            file.write_text("whole")
+
+    write()
+    assert len(names(tmp_path)) == 5  # what it is writing stays
+    running.kill()
+    running.wait(60)
+    write()
+    assert names(tmp_path) == [".out.0123abcd.tmp.mine", "out", "run.res.gz"]
 
 
 @pytest.mark.parametrize(

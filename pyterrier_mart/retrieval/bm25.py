@@ -347,7 +347,9 @@ class BM25Retriever(pt.Transformer):
                     f"the words in query_toks were made by the analyzer {others[0]}, but {self.index!r} by {own.spec}; "
                     "use a table whose target language and analyzer are those of the index"
                 )
-            bags = [self._spelled(toks) if isinstance(toks, dict) else {} for toks in inp["query_toks"]]
+            bags: list[dict[str, Any]] = [
+                self._spelled(toks) if isinstance(toks, dict) else {} for toks in inp["query_toks"]
+            ]
         else:
             bags = [own.counts(query) if isinstance(query, str) else {} for query in inp["query"]]
         asked = np.array([i for i, bag in enumerate(bags) if any(bag.values())], dtype=np.int64)

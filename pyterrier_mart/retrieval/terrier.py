@@ -17,7 +17,7 @@ from pyterrier_mart.retrieval.types import Document, Hits
 
 NAME = "terrier"
 RESOLUTION = 1e-12  # of the decimals that are written for Terrier, below
-LONGEST_DOCNO = 100  # UTF-16 units; the index reserves three bytes of each for each document
+LONGEST_DOCNO: int | None = 100  # UTF-16 units; the index reserves three bytes of each for each document
 
 _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
@@ -26,7 +26,7 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``."""
     start_java()
     # Terrier would apply its own stemmer and stop words to documents and queries.
-    options: dict[str, Any] = {"stemmer": None, "stopwords": None, "meta": {"docno": LONGEST_DOCNO + 1}}
+    options: dict[str, Any] = {"stemmer": None, "stopwords": None, "meta": {"docno": 101}}
     indexer = pt.IterDictIndexer(str(path), pretokenised=True, verbose=False, threads=threads, **options)
     errors: list[Exception] = []
 
