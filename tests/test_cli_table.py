@@ -68,6 +68,14 @@ def tables(tmp_path):
         made.save(tmp_path / f"{name}.table")
 
 
+def test_verify(run, fails, tables, tmp_path):
+    text = run("verify", "a.table", "b.table", "de-en")
+    assert text.count("undamaged") == 3 and f"fingerprint {TranslationTable('a.table').fingerprint}" in text
+    data = (tmp_path / "b.table" / "probs.npy").read_bytes()
+    (tmp_path / "b.table" / "probs.npy").write_bytes(data[:-1] + b"!")
+    assert fails("verify", "a.table", "b.table").endswith("b.table: probs.npy is missing, or not as it was saved")
+
+
 # ------------------------------------------------------------------------------------------------------------- train
 
 

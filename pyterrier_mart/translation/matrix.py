@@ -78,11 +78,9 @@ class WordMatrix:
         i = self.source_id(word)
         if i < 0:
             return {}
-        start, end = int(self.rows[i]), int(self.rows[i + 1])
-        if top_k is not None:
-            end = min(end, start + top_k)
-        end = start + int(np.count_nonzero(self.probs[start:end] >= np.float32(threshold)))  # as rows are sorted
-        found = zip(self.columns[start:end].tolist(), self.probs[start:end].tolist(), strict=True)
+        columns, probs = self.row(i)
+        end = int(np.count_nonzero(probs[:top_k] >= np.float32(threshold)))  # as rows are sorted
+        found = zip(columns[:end].tolist(), probs[:end].tolist(), strict=True)
         return {self.target_words[column]: prob for column, prob in found}
 
     def prob(self, target: str, source: str) -> float:
@@ -90,8 +88,35 @@ class WordMatrix:
         i, j = self.source_id(source), self.target_id(target)
         if i < 0 or j < 0:
             return 0.0
+        columns, probs = self.row(i)
+        return float(probs[columns == j].sum())
+
+    def row(self, i: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Returns the numbers of the translations of source word ``i`` and their probabilities, the best first.
+
+        Raises:
+            ValueError: If they cannot be that: the files are damaged where they were not compared with checksums.
+        """
         row = slice(self.rows[i], self.rows[i + 1])
-        return float(self.probs[row][self.columns[row] == j].sum())
+        columns, probs = self.columns[row], self.probs[row]
+        # NaN fails each of these; a negative number is a large one without sign.
+        if not (len(probs) and probs[0] <= 1 and probs[-1] >= 0 and (probs[1:] <= probs[:-1]).all()
+                and columns.view(np.uint32).max() < len(self.target_words)):  # fmt: skip
+            found = f"{probs[:5].tolist()} of the words {columns[:5].tolist()}"
+            raise ValueError(f"damaged {self!r}: the translations of {self.source_words[i]!r} have P = {found}")
+        return columns, probs
+
+    def check_entries(self) -> None:
+        """Checks all entries in the way of :meth:`row`, before they are read as whole arrays.
+
+        Raises:
+            ValueError: If they cannot be those of a table.
+        """
+        probs = self.probs
+        if not (np.diff(self.rows) > 0).all() or (len(probs) and not (
+            0 <= probs.min() and probs.max() <= 1 and self.columns.view(np.uint32).max() < len(self.target_words)
+        )):  # fmt: skip
+            raise ValueError(f"damaged {self!r}: it holds numbers that are no probabilities, or belong to no words")
 
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.source_id(word) >= 0
@@ -106,7 +131,8 @@ class WordMatrix:
 
     @property
     def row_numbers(self) -> npt.NDArray[np.int64]:
-        """For each entry the number of its source word."""
+        """For each entry the number of its source word; all entries are checked."""
+        self.check_entries()
         return np.repeat(np.arange(len(self.source_words)), np.diff(self.rows))
 
     def to_frame(self) -> pd.DataFrame:
@@ -120,8 +146,7 @@ class WordMatrix:
         """Yields (source, target, probability) in order, without building a frame of them."""
         targets = self.target_words[:]
         for i, word in enumerate(self.source_words):
-            row = slice(self.rows[i], self.rows[i + 1])
-            for j, prob in zip(self.columns[row].tolist(), self.probs[row].tolist(), strict=True):
+            for j, prob in zip(*(part.tolist() for part in self.row(i)), strict=True):
                 yield word, targets[j], prob
 
 

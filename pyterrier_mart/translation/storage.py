@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ FILES = frozenset({META, *(f"{name}.npy" for name in ARRAYS)})
 #: The part of the metadata that the table itself determines.
 OWN_META = frozenset({
     "type", "format", "package_hint", "format_version", "languages", "direction", "meaning", "analyzers", "entries",
-    "source_words", "target_words", "fingerprint",
+    "source_words", "target_words", "fingerprint", "checksums",
 })  # fmt: skip
 #: How Python stands for the bytes of file names and arguments that are not UTF-8.
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -117,25 +117,41 @@ def provenance(meta: Mapping[str, Any]) -> dict[str, Any]:
 def open_directory(directory: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Maps the arrays of a table directory into memory, and reads its metadata.
 
+    The arrays are compared with their checksums, which are those of samples: damage between them, and to tables that
+    were saved without checksums, is for :meth:`pyterrier_mart.TranslationTable.verify` to find.
+
     Raises:
         FileNotFoundError: If the directory does not exist.
         ValueError: If it is not a table or is damaged.
     """
     meta = read_meta(directory, "translation table", _KIND, ("analyzers", "fingerprint"))
+    expected = meta.pop("checksums", None)
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name in ARRAYS:
         try:
-            arrays[name] = np.lib.format.open_memmap(directory / f"{name}.npy", mode="r")
+            # A plain array: every look into one of the subclass goes through Python.
+            arrays[name] = np.asarray(np.lib.format.open_memmap(directory / f"{name}.npy", mode="r"))
         except Exception as err:  # a damaged header fails in many ways
             raise ValueError(f"damaged translation table {directory}: cannot map {name}.npy ({err})") from err
+    if expected is not None:
+        if not isinstance(expected, dict) or {*expected} != FILES or expected.pop(META) != own_digest(meta):
+            raise ValueError(f"damaged translation table {directory}: {META} is not as it was saved")
+        check_files(directory, "translation table", expected)
     return arrays, meta
 
 
 def write(arrays: Arrays, meta: Mapping[str, Any], directory: Path) -> None:
     """Writes the files of a table into a directory."""
-    (directory / META).write_bytes(meta_bytes(meta))
     for name in ARRAYS:
         np.save(directory / f"{name}.npy", arrays[name])
+    found = checksums(directory, (f"{name}.npy" for name in ARRAYS))
+    (directory / META).write_bytes(meta_bytes({**meta, "checksums": {META: own_digest(meta), **found}}))
+
+
+def own_digest(meta: Mapping[str, Any]) -> str:
+    """Returns a fingerprint of the part of the metadata that the table itself determines."""
+    own = {key: value for key, value in meta.items() if key in OWN_META}
+    return hashlib.blake2b(json.dumps(own, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def pack(arrays: Arrays, meta: Mapping[str, Any]) -> bytes:

@@ -37,7 +37,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
     Two tables are equal if their languages, analyzers, words and probabilities are.
 
     On disk a table is a directory of plain arrays and ``pt_meta.json``; opening it maps the arrays into memory
-    without reading them. As a PyTerrier artifact it can be shared: ``to_hf``, ``from_hf``, ``from_url``.
+    and reads samples, to compare them with the checksums of what was saved; :meth:`verify` reads all. As a PyTerrier artifact it can be shared: ``to_hf``, ``from_hf``, ``from_url``.
 
     .. cite.dblp:: conf/cikm/HuangBSRA21
 
@@ -73,8 +73,8 @@ class TranslationTable(WordMatrix, pt.Artifact):
             raise ValueError(
                 f"cannot use the translation table {where}: its analyzers are {meta['analyzers']!r} ({err})"
             ) from err
-        self.source_words = Vocabulary(arrays["source_text"], arrays["source_offsets"])
-        self.target_words = Vocabulary(arrays["target_text"], arrays["target_offsets"])
+        self.source_words = Vocabulary(arrays["source_text"], arrays["source_offsets"], where)
+        self.target_words = Vocabulary(arrays["target_text"], arrays["target_offsets"], where)
         self.rows, self.columns, self.probs = arrays["rows"], arrays["columns"], arrays["probs"]
         for array in arrays.values():
             array.flags.writeable = False

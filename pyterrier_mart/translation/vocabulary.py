@@ -18,10 +18,11 @@ class Vocabulary(Sequence[str]):
     Args:
         text: uint8, the words' UTF-8 bytes one after the other.
         offsets: int64 of length n + 1; word ``i`` is ``text[offsets[i]:offsets[i + 1]]``.
+        where: What messages call the table that the words belong to.
     """
 
-    def __init__(self, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]):
-        self.text, self.offsets = text, offsets
+    def __init__(self, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], where: str = "in memory"):
+        self.text, self.offsets, self.where = text, offsets, where
         self._bytes = text.data
 
     @classmethod
@@ -54,7 +55,10 @@ class Vocabulary(Sequence[str]):
             return [self[j] for j in range(*i.indices(len(self)))]
         if not -len(self) <= i < len(self):
             raise IndexError(f"word {i} of a vocabulary of {len(self)}")
-        return self.encoded(i % len(self)).decode("utf-8")
+        try:
+            return self.encoded(i % len(self)).decode("utf-8")
+        except UnicodeDecodeError as err:
+            raise ValueError(f"damaged translation table {self.where}: its word {i:,} is not UTF-8 ({err})") from err
 
     def find(self, word: str) -> int:
         """Returns the number of a word, or -1 if it is not here (a binary search: log2(n) comparisons)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from pyterrier_mart.cli.table.looking import diff, info, lookup, report
+from pyterrier_mart.cli.table.looking import diff, info, lookup, report, verify
 from pyterrier_mart.cli.table.making import convert, mix, train, vectors
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Look at, learn, convert, mix, measure and compare translation tables.", no_args_is_help=True)
-for command in (info, lookup, train, vectors, convert, mix, report, diff):
+for command in (info, verify, lookup, train, vectors, convert, mix, report, diff):
     app.command()(command)

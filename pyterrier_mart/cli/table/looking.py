@@ -1,4 +1,4 @@
-"""``pyterrier-mart table info``, ``lookup``, ``report`` and ``diff``."""
+"""``pyterrier-mart table info``, ``verify``, ``lookup``, ``report`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyterrier_mart.translation import quality
 from pyterrier_mart.translation.backoff import other_forms
 from pyterrier_mart.translation.comparison import compare
 
-__all__ = ["diff", "info", "lookup", "report"]
+__all__ = ["diff", "info", "lookup", "report", "verify"]
 
 _NARROW = 60
 #: What a report shows of :meth:`pyterrier_mart.translation.quality.Quality.to_frame`, under which label.
@@ -55,6 +55,7 @@ def info(
     if as_json:
         shared.print_json(dict(known.meta))
         return
+    known.check_entries()
     n = max(len(known.source_words), 1)
     best = known.probs[known.rows[:-1]] if len(known) else np.zeros(1)
     rows = [
@@ -68,6 +69,16 @@ def info(
         [key.replace("_", " "), readable(value)] for key, value in known.meta.items() if key not in _SHOWN_ELSEWHERE
     ]
     out.print(grid(table, None, rows))
+
+
+def verify(
+    tables: Annotated[list[str], typer.Argument(help="Tables: directories, or bundled ones.", metavar="TABLE...")],
+) -> None:
+    """Read all of each table and compare it with its fingerprint: fails if one is damaged."""
+    for name in tables:
+        known = TranslationTable.load(name)
+        known.verify()
+        say(f"{name}: undamaged ({len(known):,} entries, fingerprint {known.fingerprint})")
 
 
 def lookup(
