@@ -36,8 +36,8 @@ class TranslationTable(WordMatrix, pt.Artifact):
     Words are in the normal form of the table's analyzers. Tables never change: every operation returns a new one.
     Two tables are equal if their languages, analyzers, words and probabilities are.
 
-    On disk a table is a directory of plain arrays and ``pt_meta.json``; opening it maps the arrays into memory
-    and reads samples, to compare them with the checksums of what was saved; :meth:`verify` reads all. As a PyTerrier artifact it can be shared: ``to_hf``, ``from_hf``, ``from_url``.
+    On disk a table is a directory of plain arrays and ``pt_meta.json``. Opening it maps the arrays into memory and
+    compares samples with checksums; :meth:`verify` reads all. It is shared by ``to_hf``, ``from_hf``, ``from_url``.
 
     .. cite.dblp:: conf/cikm/HuangBSRA21
 
