@@ -1,9 +1,13 @@
 """Tables learned from sentence pairs. eflomal differs from run to run: only what is obvious is asserted of it."""
 
+import os
 import platform
 import random
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -123,15 +127,75 @@ def test_words_are_those_of_the_analyzers(aligner):
     assert table.source == Analyzer("de")
 
 
-def test_an_aligner_that_fails_is_one_sentence(monkeypatch):
-    import eflomal
-
-    def fail(*args, **kwargs):
-        raise subprocess.CalledProcessError(-9, "eflomal")
-
-    monkeypatch.setattr(eflomal.Aligner, "align", fail)
-    with pytest.raises(OSError, match="eflomal ended with status -9; is there room in .* and enough memory"):
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("os.kill(os.getpid(), 9)", "status -9"), ("raise MemoryError('no more')", r"status 1 \(MemoryError: no more\)")],
+)
+def test_an_aligner_that_fails_is_one_sentence(monkeypatch, tmp_path, fault, message):
+    code = f"import os\nclass Aligner:\n    def align(self, *args, **kwargs):\n        {fault}\n"
+    (tmp_path / "eflomal.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "eflomal", raising=False)
+    with pytest.raises(OSError, match=f"eflomal ended with {message}; is there room in .* and enough memory"):
         TranslationTable.train_both(pairs(3), "de", "en")
+
+
+def processes(word):
+    """The processes in whose arguments there is a word."""
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if word.encode() in readable(path)]
+
+
+def readable(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+TRAIN = """
+import sys
+from pyterrier_mart import TranslationTable
+from pyterrier_mart.translation.pairs import read_pairs
+TranslationTable.train(read_pairs("pairs.tsv"), "de", "en", aligner=sys.argv[1], verbose=True).save("out")
+"""
+COMMAND = "from pyterrier_mart.cli import main; main()"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("aligner", "number", "status"),
+    [
+        *(("eflomal", *end) for end in [(signal.SIGINT, 130), (signal.SIGKILL, -9)]),
+        *(
+            pytest.param("fast_align", *end, marks=needs_fast_align)
+            for end in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+        ),
+    ],
+)
+def test_a_signal_ends_the_aligner(aligner, number, status, tmp_path):
+    rng = random.Random(1)
+    words = [f"wort{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}{chr(97 + i // 676)}" for i in range(5000)]
+    sentences = (" ".join(rng.sample(words, 20)) for _ in range(15_000))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{sentence}\t{sentence}\n" for sentence in sentences))
+    (tmp_path / "tmp").mkdir()
+    command = ["table", "train", "pairs.tsv", "-s", "de", "-t", "en", "-o", "out", "--aligner", aligner]
+    run = ["-c", COMMAND, *command] if status > 0 else ["-c", TRAIN, aligner]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, *run], cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as process:
+        while not processes(f"{tmp_path}/tmp/pyterrier-mart-"):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        time.sleep(1)  # it is in the middle of its work, in which it hears nothing
+        process.send_signal(number)
+        _, messages = process.communicate(timeout=30)
+    assert process.returncode == status and not (tmp_path / "out").exists()
+    assert (
+        status < 0 or (messages.endswith(b"stopped\n") or number == signal.SIGTERM) and not os.listdir(tmp_path / "tmp")
+    )
+    end = time.monotonic() + 20
+    while processes(f"{tmp_path}/tmp/"):  # none is left, also when nobody could end it
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("aligner", "module"), [("eflomal", "eflomal"), ("fast_align", "systran_align")])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +19,10 @@ import numpy.typing as npt
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_choice, check_whole
+from pyterrier_mart.files import naming
 from pyterrier_mart.problems import TableFormatError
 from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation import aligner_process
 from pyterrier_mart.translation.entries import Entries, table_analyzer
 
 __all__ = ["Aligner", "Side", "places", "train"]
@@ -76,13 +80,12 @@ def train(
     for prefix in prefixes:
         check_whole("prefixes", prefix, optional=True)
     try:  # before the pairs are read
-        module = importlib.import_module(_MODULES[aligner])
+        importlib.import_module(_MODULES[aligner])
     except ImportError as err:
         hint = " (systran-align: Linux on x86-64, Python up to 3.11)" if aligner == "fast_align" else ""
         raise ImportError(
             f"learning a table with {aligner}{hint} needs the extra: pip install 'pyterrier-mart[align]' ({err})"
         ) from err
-    run = align_with_eflomal if aligner == "eflomal" else align_with_fast_align
     s_side, t_side = Side(source), Side(target)
     for i, pair in enumerate(pt.tqdm(pairs, desc="analyse pairs", unit="pair", disable=not verbose), start=1):
         if not isinstance(pair, (tuple, list)) or [isinstance(side, str) for side in pair] != [True, True]:
@@ -99,8 +102,7 @@ def train(
         if verbose:
             unit = "words" if prefix is None else f"prefixes of {prefix} letters"
             pt.tqdm.write(f"{aligner} aligns {n_pairs:,} pairs by {unit} ...", file=sys.stderr)
-        with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
-            found += run(module, s_side, t_side, prefix, Path(tmp))
+        found += align(aligner, s_side, t_side, prefix)
     (s_words, s_ids), (t_words, t_ids) = s_side.sorted_words(), t_side.sorted_words()
     s, t = (np.concatenate(places) for places in zip(*found, strict=True))
     keys, linked = np.unique(s_ids[s] * len(t_words) + t_ids[t], return_counts=True)
@@ -138,11 +140,11 @@ class Side:
         self.words.extend(numbers.setdefault(token, len(numbers)) for token in tokens)
         self.starts.append(len(self.words))
 
-    def sentences(self, prefix: int | None) -> list[str]:
-        """Returns the sentences as aligners read them: words (or their first letters) with spaces between."""
+    def sentences(self, prefix: int | None) -> Iterator[str]:
+        """Yields the sentences as aligners read them: words (or their first letters) with spaces between."""
         spelled = [word[:prefix] for word in self.numbers]
         ends = zip(self.starts, self.starts[1:], strict=False)
-        return [" ".join(map(spelled.__getitem__, self.words[a:b])) for a, b in ends]
+        return (" ".join(map(spelled.__getitem__, self.words[a:b])) for a, b in ends)
 
     def sorted_words(self) -> tuple[list[str], _Ids]:
         """Returns the distinct words, sorted, and for each of ``words`` its position among them."""
@@ -159,32 +161,37 @@ def places(lines: Sequence[str], s_side: Side, t_side: Side) -> tuple[_Ids, _Ids
     return np.array(s_side.starts)[sentence] + flat[0::2], np.array(t_side.starts)[sentence] + flat[1::2]
 
 
-def align_with_eflomal(
-    eflomal: Any, s_side: Side, t_side: Side, prefix: int | None, tmp: Path
-) -> list[tuple[_Ids, _Ids]]:
-    """Links words in each direction."""
-    files = [os.fspath(tmp / name) for name in ("forward", "backward")]
-    sentences = s_side.sentences(prefix), t_side.sentences(prefix)
-    try:
-        eflomal.Aligner().align(*sentences, links_filename_fwd=files[0], links_filename_rev=files[1])
-    except subprocess.CalledProcessError as err:  # it runs a program
-        where = f"is there room in {tempfile.gettempdir()} and enough memory?"
-        raise OSError(f"eflomal ended with status {err.returncode}; {where}") from err
-    return [places(Path(file).read_text(encoding="ascii").splitlines(), s_side, t_side) for file in files]
+def align(aligner: str, s_side: Side, t_side: Side, prefix: int | None) -> list[tuple[_Ids, _Ids]]:
+    """Links the words of all sentence pairs, in a process that ends when this one is interrupted.
 
+    Returns:
+        Per alignment (eflomal makes one for each direction), for each link the places in the words of the two sides.
 
-def align_with_fast_align(
-    systran_align: Any, s_side: Side, t_side: Side, prefix: int | None, tmp: Path
-) -> list[tuple[_Ids, _Ids]]:
-    """Links words in both directions at once, which it symmetrises itself (grow-diag-final-and)."""
-    sentences = s_side.sentences(prefix), t_side.sentences(prefix)
-    text = tmp / "pairs"
-    text.write_text("".join(f"{s} ||| {t}\n" for s, t in zip(*sentences, strict=True)), encoding="utf-8")
-    models = os.fspath(tmp / "forward"), os.fspath(tmp / "backward")
-    # The options that its authors recommend (-d -o -v).
-    systran_align.generate_alignment_probabilities(
-        os.fspath(text), *models, favor_diagonal=True, optimize_tension=True, variational_bayes=True
-    )
-    found = systran_align.Aligner(*models).align_batch(*([line.split() for line in side] for side in sentences))
-    lines = [" ".join(f"{i}-{j}" for i, j in pair["alignments"]) for pair in found]
-    return [places(lines, s_side, t_side)]
+    Raises:
+        OSError: If the aligner fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as directory:
+        tmp = Path(directory)
+        for name, side in (("source", s_side), ("target", t_side)):
+            with naming(tmp / name, tmp), open(tmp / name, "w", encoding="utf-8", newline="\n") as out:
+                out.writelines(f"{sentence}\n" for sentence in side.sentences(prefix))
+        program = [sys.executable, "-I", aligner_process.__file__, aligner, directory, *map(str, sys.path)]
+        with open(tmp / "messages", "wb") as messages:
+            process = subprocess.Popen(
+                program, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages, start_new_session=True
+            )
+        try:
+            status = process.wait()
+        except BaseException:  # Ctrl-C, and what the command line makes of SIGTERM
+            if hasattr(os, "killpg"):  # with the program that it may have started
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+            raise
+        if status:
+            said = (tmp / "messages").read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+            where = f"is there room in {tempfile.gettempdir()} and enough memory?"
+            raise OSError(f"{aligner} ended with status {status}{said and f' ({said})'}; {where}")
+        links = [path.read_text(encoding="ascii").splitlines() for path in sorted(tmp.glob("links*"))]
+    return [places(lines, s_side, t_side) for lines in links]
