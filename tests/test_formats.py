@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packing import zipped
 
 from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.translation import formats
@@ -108,6 +109,17 @@ BAD_LINES = [
     ("t.csv", 'source,target,prob\nHaus,house,0.5\nKatze,cat,1\n"Katze,tom,1\nx', 4, "not CSV: unexpected end of data"),
     ("t.json", '{"Haus": {"house": 0.5, "home": "x"}, "Katze": {"cat": 1}}', 0, "'Haus' -> 'home', found 'x'"),
     ("t.json", '{"Haus": {"house": 0.5, "house": 0.2}, "Katze": {"cat": 1}}', 0, "the key 'house' is listed twice"),
+    ("t.json", '{"Haus": {"house": 0.5}, "Haus": {"home": 1}, "Katze": {"cat": 1}}', 0, "key 'Haus' is listed twice"),
+    *(
+        (name, text.replace("NUMBER", number), line, f"found '{number}'")
+        for number in ("0_0.5", "٠.٥", "1e-400")
+        for name, text, line in (
+            ("lex.f2e", "house Haus 0.5\nhome Haus NUMBER\ncat Katze 1\n", 2),
+            ("t.csv", "source,target,prob\nHaus,house,0.5\nHaus,home,NUMBER\nKatze,cat,1\n", 3),
+        )
+    ),
+    ("t.json", '{"Haus": {"house": 0.5, "home": 1e-400}, "Katze": {"cat": 1}}', 0, "'Haus' -> 'home', found '1e-400'"),
+    *(("lex.f2e", f"house Haus 0.5\nhome Haus {n}\ncat Katze 1\n", 2, "inf is not a finite") for n in ("inf", "1e999")),
     ("t.json", '{"Haus": {"house": 0.5}, "Maus": 3, "Katze": {"cat": 1}}', 0, "an object at 'Maus', found 3.0"),
     ("de-en.txt", "Haus house\nHaus\nKatze cat\n", 2, "expected 'source target', found 'Haus'"),
 ]  # fmt: skip
@@ -138,7 +150,12 @@ BAD_FILES = [
     ("lex.f2e", "nonsense\n", {"on_error": "skip"}, "no entries (1 malformed)"),
     ("t.json", "", {}, "no entries"),
     ("t.json", "[1]", {}, "expected an object {source: {target: probability}}, found [1.0]"),
-    ("t.json", '{"a": {"b": 1},\n}', {}, "not JSON in UTF-8: .*line 2"),
+    ("t.json", '{"a": {"b": 1},\n}', {}, "line 2: not JSON in UTF-8: expected a name in double quotes"),
+    ("t.json", '{"a": {"b": 1}\n"c": {}}', {}, "line 2: not JSON in UTF-8: expected ',' or '}'"),
+    ("t.json", '{"a" {"b": 1}}', {}, "line 1: not JSON in UTF-8: expected ':'"),
+    ("t.json", '{"a": {"b": 1}}\n{"a": {"b": 1}}', {}, "line 2: not JSON in UTF-8: more after the end"),
+    ("t.json", '{"a": {"b": 1},\n"c": {"d"', {}, "line 2: not JSON in UTF-8: Expecting ':'"),
+    ("t.json", '{"a": {"b": 1}', {}, "line 1: not JSON in UTF-8: expected ',' or '}'"),
     ("t.json", '{"a":' + "[" * 100_000, {}, "not JSON in UTF-8"),
     ("t.json", b'{"a":\n{"\xff": 1}}', {}, "not JSON in UTF-8"),
     ("t.parquet", "no parquet", {}, "not a Parquet file"),
@@ -311,9 +328,15 @@ def test_parquet_checks(tmp_path):
             read(path, columns=columns)
     pq.write_table(pa.table({"s": ["Haus", "Katze"], "t": ["house", "cat"], "p": pa.array([1, 1], pa.int8())}), path)
     assert len(read(path, columns=("s", "t", "p"))) == 2
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(TableFormatError, match="not a Parquet file"):
-        read(path)
+    TABLE.write(path)
+    whole = path.read_bytes()
+    damaged = [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(0, len(whole), 5)]
+    for content in (whole[:-30], *damaged):
+        path.write_bytes(content)
+        try:
+            read(path)
+        except ValueError as error:
+            assert str(path) in str(error)
 
 
 # --- word lists and exports ------------------------------------------------------------------------------------------
@@ -350,12 +373,74 @@ def test_lexicon(tmp_path, text):
         TranslationTable.read(path, "en", "so", format="lexicon")
 
 
-def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path):
-    path = tmp_path / "bomb.tsv.gz"
-    path.write_bytes(gzip.compress(b"source\ttarget\tprob\n" + bytes(64 << 20), 1))
+@pytest.mark.parametrize(
+    ("name", "start", "reason", "megabytes"),
+    [
+        ("bomb.tsv.gz", b"source\ttarget\tprob\n", "line 2: longer than 1,048,576 bytes", 16),
+        ("bomb.tsv.gz", b"source\ttarget\tprob\rHaus\thouse\t1\r", "line 3: longer than 1,048,576 bytes", 16),
+        ("bomb.json.gz", b'{"a": {"b": 1},\n', "line 2: not JSON in UTF-8: expected a name in double quotes", 16),
+        ("bomb.json.gz", b'{"a": {"b": 1},\n"', "line 2: not JSON in UTF-8: Invalid control character", 120),
+    ],
+)
+def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path, name, start, reason, megabytes):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(start + bytes(200 << 20), 1))
     tracemalloc.start()
-    with pytest.raises(TableFormatError, match=r"bomb\.tsv\.gz, line 2: longer than 1,048,576 bytes"):
-        TranslationTable.read(path, "de", "en", format="tsv", on_error="skip")
+    with pytest.raises(TableFormatError, match=re.escape(f"{path}, ") + reason):
+        TranslationTable.read(path, "de", "en", on_error="skip")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 16 << 20
+    assert peak < megabytes << 20
+
+
+def test_json_is_read_a_word_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyterrier_mart.translation.formats.psq._PART", 97)
+    rows = {f"{n}x{n % 7}": {f"{n}y" * (n % 40 + 1): 0.5, "é": 1 / 3} for n in range(300)}
+    path = put(tmp_path, "de-en.table.dict.gz", json.dumps(rows, ensure_ascii=False))  # as HLTCOE names its tables
+    table = read(path)
+    assert table == TranslationTable.from_dict(rows, "de", "en") and table.meta["source_format"] == "psq"
+    table.write(tmp_path / "again.table.dict.gz")
+    assert read(tmp_path / "again.table.dict.gz") == table
+    for encoding in ("utf-16", "utf-8-sig"):
+        assert read(put(tmp_path, "t.json", PSQ.encode(encoding))) == TABLE
+
+
+PANLEXIA = {
+    "deu.tsv": "id\tstyle\tword\tnote\n1\t\tHaus\t\n2\tpoetic\tKatze\t\n3\t\tallein\t\n",
+    "eng.tsv": "ID\tSTYLE\tWORD\n1\t\thouse\n1\tinformal\thome\n2\t\tcat\n4\t\talone\n",
+    "fra.tsv": "id\tstyle\tword\n1\t\tmaison\n",
+    "README.md": "Panlexia",
+}
+
+
+def test_panlexia(tmp_path):
+    folder = tmp_path / "panlexia"
+    folder.mkdir()
+    for name, text in PANLEXIA.items():
+        put(folder, name, text)
+    archive = zipped(tmp_path / "panlexia.zip", {f"main/dict/{name}": text for name, text in PANLEXIA.items()})
+    for path in (folder, archive, folder / "deu.tsv", folder / "eng.tsv"):
+        assert read(path, format="lexicon") == UNIFORM
+    assert TranslationTable.read(folder, "de", "fr", format="lexicon").translations("haus") == {"maison": 1.0}
+    with pytest.raises(TableFormatError, match=r"panlexia must hold one file of words in so, .* not README"):
+        TranslationTable.read(folder / "eng.tsv", "so", "en", format="lexicon")
+    put(folder, "deu.tsv", "id\tword\n1\n")
+    with pytest.raises(TableFormatError, match=r"deu\.tsv, line 2: expected at least 2 columns, found 1"):
+        read(folder, format="lexicon")
+    put(folder, "deu.tsv", "concept\tword\n1\tHaus\n")
+    with pytest.raises(TableFormatError, match=r"deu\.tsv, line 1: missing column id; found concept, word"):
+        read(folder, format="lexicon")
+
+
+@pytest.mark.parametrize("name", PROBABLE)
+def test_carriage_returns(tmp_path, name):
+    file, text = PROBABLE[name]
+    if name != "csv":  # one of whose fields has an end of a line in it
+        assert read(put(tmp_path, file, text.replace("\n", "\r")), format=name) == TABLE
+
+
+def test_counts_may_be_huge(tmp_path):
+    rows = "Haus,house,1e308\nHaus,HOUSE,1e308\nHaus,home,1e308\nKatze,cat,3\nKatze,tom,1\n"
+    table = read(put(tmp_path, "p.csv", "source,target,quality\n" + rows), format="panlex")
+    assert table.translations("haus") == pytest.approx({"house": 2 / 3, "home": 1 / 3})
+    assert table.translations("katze") == {"cat": 0.75, "tom": 0.25}

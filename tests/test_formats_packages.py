@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from packing import make_deb, tarred, zipped
 
 from pyterrier_mart import TranslationTable
+from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.formats.common import records
 
@@ -335,8 +336,36 @@ def test_panlex_dump(tmp_path, extended, as_zip):
         ({"expr": DUMP["expr"].replace("house,house", "a,b,house")}, r"expr\.csv, line 4: expected 4 columns, found 5"),
         ({"source": "id,grp,quality\n100,7,3\n101,7,5\n"}, "the source of the meaning 3, or its quality, is missing"),
         ({"denotation": "id,meaning,expr\n"}, "no entries"),
+        *(
+            ({"source": DUMP["source"] + f"103,,{number}\n"}, r"source\.csv, line 5: expected numbers in id, quality")
+            for number in ("1e400", "inf", "nan", "0_5", "٥")
+        ),
     ],
 )
 def test_malformed_panlex_dump(tmp_path, changes, reason):
     with pytest.raises(TableFormatError, match=reason):
         read(dump(tmp_path / "d", **changes))
+
+
+def test_huge_qualities(tmp_path):
+    path = dump(tmp_path / "d", source="id,grp,quality\n100,7,1e308\n101,7,1e308\n102,102,1e308\n")
+    assert read(path).translations("haus") == pytest.approx({"house": 2 / 3, "home": 1 / 3})
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "reason"),
+    [
+        (8, b"\x01\x00", "encrypted; unpack it with its password first"),
+        (10, b"\x63\x00", "the archive is damaged or truncated .*compression method"),
+    ],
+)
+def test_zips_that_cannot_be_unpacked_name_the_file(tmp_path, offset, value, reason):
+    path = zipped(tmp_path / "panlex-csv.zip", {f"{name}.csv": text for name, text in DUMP.items()})
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    while at >= 0:  # every entry of the table of contents
+        data[at + offset : at + offset + 2] = value
+        at = data.find(b"PK\x01\x02", at + 4)
+    path.write_bytes(data)
+    with pytest.raises(ArchiveError, match=rf"panlex-csv\.zip/langvar\.csv: {reason}"):
+        read(path)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import pyterrier as pt
 
-from pyterrier_mart.translation.formats.common import open_binary
+from pyterrier_mart.translation.formats.common import open_binary, raw_lines
 
 __all__ = ["Row", "cells_of", "is_dataset", "read_lines", "read_queries", "read_topics", "rows_parser", "run_parser"]
 
@@ -38,7 +38,7 @@ def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = 
     """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
     opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
     with opened as stream:
-        for n, raw in enumerate(stream, start=1):
+        for n, raw in raw_lines(stream, path):
             try:
                 line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")
                 if line and not line.isspace() and (found := parse(line)) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +14,16 @@ from xml.etree.ElementTree import Element
 from pyterrier_mart.archives import plain_name
 from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import language_code, language_of
-from pyterrier_mart.translation.formats.common import Package, Text, lines, listing, open_binary, records
+from pyterrier_mart.translation.formats.common import (
+    Package,
+    Text,
+    decoded,
+    lines,
+    listing,
+    open_binary,
+    raw_lines,
+    records,
+)
 
 __all__ = ["SentencePairs", "read_pairs"]
 
@@ -72,7 +80,7 @@ def read_pairs(
     path: str | os.PathLike[str],
     target_path: str | os.PathLike[str] | None = None,
     *,
-    columns: tuple[int, int] = (1, 2),
+    columns: tuple[int, int] | None = None,
     languages: tuple[str, str] | None = None,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> SentencePairs:
@@ -90,10 +98,11 @@ def read_pairs(
         read_pairs("de-en.txt.zip", languages=("de", "en"))
 
     Args:
-        path: Tab-separated text with both sentences on a line, without quoting; or, with ``target_path``, the source
-            sentences alone; or, with ``languages``, any of the above.
+        path: Text with both sentences on a line, separated by tabs, without quoting, or by ``|||`` as fast_align
+            reads it; or, with ``target_path``, the source sentences alone; or, with ``languages``, any of the above.
         target_path: The target sentences, line by line parallel to ``path`` (the Moses and OPUS layout).
-        columns: Numbers, from 1, of the source and target column of tab-separated text.
+        columns: Numbers, from 1, of the source and target column where both sentences are on a line. If they are
+            given, the file is such a one, whatever its name says. ``None``: the first two.
         languages: Codes of the source and target language.
         on_error: ``"raise"`` on a line that lacks a column or is not UTF-8, or ``"skip"`` the pair and warn in the
             end.
@@ -105,12 +114,16 @@ def read_pairs(
         OSError: If a file cannot be read.
         ValueError: If no files of the languages, or too many, are found in an archive or folder.
     """
-    if len(columns) != 2 or not all(isinstance(column, int) and column >= 1 for column in columns):
+    if columns is not None and (len(columns) != 2 or not all(isinstance(n, int) and n >= 1 for n in columns)):
         raise ValueError(f"columns must be two numbers from 1, not {columns!r}")
+    if columns is not None and target_path is not None:
+        raise ValueError("columns is for one file of pairs; two parallel files have none")
     codes = None if languages is None else (language_code(languages[0]), language_code(languages[1]))
     given = Path(path)
     faults = Faults(str(given), on_error)
-    sides = (given, Path(target_path)) if target_path is not None else codes and beside(given, codes)
+    sides = None
+    if columns is None:
+        sides = (given, Path(target_path)) if target_path is not None else codes and beside(given, codes)
     if sides:
         named = [split_ending(side.name)[1] for side in sides]
         if codes is not None and named == [*codes[::-1]] and codes[0] != codes[1]:
@@ -126,14 +139,17 @@ def read_pairs(
         if names is not None:
             raise ValueError(f"{path} holds {listing(names)}; pass languages=, the codes of source and target")
     elif package.names is not None:
-        members = choose(package, given.relative_to(archive).as_posix() if archive != given else "", codes)
+        part = given.relative_to(archive).as_posix() if archive != given else ""
+        members = choose(package, part, codes, columns is None)
         texts = [Text(package.where(member), partial(package.open, member)) for member in members]
     if len(texts) == 2:
         found = parallel(texts[0], texts[1], faults)
     elif codes is not None and plain_name(texts[0].where).lower().endswith(".tmx"):
+        if columns is not None:
+            raise ValueError(f"columns is for files of pairs; {texts[0].where} has none")
         found = tmx(texts[0], codes, faults)
     else:
-        found = tab_separated(texts[0], columns, faults)
+        found = in_columns(texts[0], columns or (1, 2), faults)
     return SentencePairs(archive.name, members, found, faults)
 
 
@@ -157,18 +173,20 @@ def beside(path: Path, codes: tuple[str, str]) -> tuple[Path, Path] | None:
     if [len(side) for side in found] == [1, 1]:
         return found[0][0], found[1][0]
     if exists or all(found):
-        several = f"found {listing([file.name for side in found for file in side])}; name two files"
+        several = f"found {listing([file.name for side in found for file in side])}; name two files, or the columns of "
+        several += "one with both sentences on a line"
         raise FileNotFoundError(f"expected {stem}.{codes[0]} and {stem}.{codes[1]} in {path.parent}, {several}")
     return None
 
 
-def choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, ...]:
+def choose(package: Package, part: str, codes: tuple[str, str], parallel: bool) -> tuple[str, ...]:
     """Chooses the two parallel files of a package, or its one file of pairs.
 
     Args:
         package: The package.
         part: What follows the package in the path: a file, what names have in common, or a folder.
         codes: The languages.
+        parallel: Whether it may be two parallel files.
     """
     names = package.names or []
     if part:
@@ -179,43 +197,50 @@ def choose(package: Package, part: str, codes: tuple[str, str]) -> tuple[str, ..
         stem, lang = split_ending(name)
         if lang in codes:
             by_stem.setdefault(stem, {})[lang] = name
-    both = {stem: files for stem, files in by_stem.items() if len(files) == len(set(codes))}
+    both = {stem: files for stem, files in by_stem.items() if parallel and len(files) == len(set(codes))}
     if len(both) == 1:
         (files,) = both.values()
         return files[codes[0]], files[codes[1]]
     one = [name for name in names if name.lower().endswith((".tmx", ".tsv"))]
+    if not parallel and not one:  # such as the deu.txt beside the _about.txt of a download
+        one = names[:2] if len(names) == 1 else [name for files in by_stem.values() for name in files.values()]
     if len(one) == 1 and not both:
         return (one[0],)
     found = f"several: {listing(list(both))}; say which" if both else listing(package.names or [])
-    raise ValueError(
-        f"{package.path / part} must hold two files whose names end in .{codes[0]} and .{codes[1]}, or one .tmx or "
-        f".tsv file, not {found}"
-    )
+    two = f"two files whose names end in .{codes[0]} and .{codes[1]}, or one .tmx or .tsv file"
+    expected = two if parallel else f"one file, one .tsv file or one whose name ends in .{codes[0]} or .{codes[1]}"
+    raise ValueError(f"{package.path / part} must hold {expected}, not {found}")
 
 
-def tab_separated(text: Text, columns: tuple[int, int], faults: Faults) -> Iterator[tuple[str, str]]:
-    """Yields two columns."""
+def in_columns(text: Text, columns: tuple[int, int], faults: Faults) -> Iterator[tuple[str, str]]:
+    """Yields two columns. What separates them, the first line of any tells: tabs, or ``|||`` where it has none."""
+    separator = ""
     with text.open() as stream:
         for n, line in lines(stream, faults, text.where):
-            cells = line.split("\t")
+            if line and not separator:
+                separator = "|||" if "|||" in line and "\t" not in line else "\t"
+            cells = line.split(separator or "\t")
             if len(cells) >= max(columns):
                 yield cells[columns[0] - 1], cells[columns[1] - 1]
             else:
-                problem = f"expected at least {max(columns)} tab-separated columns, found {len(cells)}"
-                faults.bad(problem, n, text.where)
+                kind = "tab-separated columns" if separator != "|||" else "columns separated by |||"
+                faults.bad(f"expected at least {max(columns)} {kind}, found {len(cells)}", n, text.where)
 
 
 def parallel(source: Text, target: Text, faults: Faults) -> Iterator[tuple[str, str]]:
     """Yields the lines of two files; where one is skipped, its partner is skipped too."""
     with source.open() as s_stream, target.open() as t_stream:
-        for n, raw in enumerate(zip_longest(s_stream, t_stream), start=1):
-            if None in raw:
-                (shorter, longer) = (source, target) if raw[0] is None else (target, source)
+        for one, other in zip_longest(raw_lines(s_stream, source.where), raw_lines(t_stream, target.where)):
+            n = (one or other)[0]
+            if one is None or other is None:
+                (shorter, longer) = (source, target) if one is None else (target, source)
                 faults.bad(f"{shorter.where} has only {n - 1} lines, expected as many", n, longer.where)
                 return
-            pair = []
-            for side, text in zip(raw, (source, target), strict=True):
-                pair += [line for _, line in lines(io.BytesIO(side), faults, text.where, first=n)]
+            pair = [
+                line.rstrip("\r\n")
+                for (_, raw), text in ((one, source), (other, target))
+                if (line := decoded(raw, faults, n, text.where)) is not None
+            ]
             if n == 1 and len(pair) == 2 and "\t" in pair[0] and "\t" in pair[1]:
                 raise TableFormatError(
                     f"{source.where} and {target.where} have tabs in their first lines, as files of pairs do; expected "

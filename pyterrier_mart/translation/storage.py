@@ -54,7 +54,12 @@ def from_entries(entries: Entries) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     """
     size = max(len(entries.target_words), 1)
     keys, position = np.unique(entries.s * size + entries.t, return_inverse=True)
-    w = np.bincount(position, weights=entries.w, minlength=len(keys)).astype(np.float64)
+    w = entries.w
+    if entries.weights == "count":  # only their proportions matter, and sums must be finite: a power of two is exact
+        largest = np.zeros(len(entries.source_words))
+        np.maximum.at(largest, entries.s, w)
+        w = np.ldexp(w, -np.frexp(largest)[1][entries.s])
+    w = np.bincount(position, weights=w, minlength=len(keys)).astype(np.float64)
     s, t = np.divmod(keys[w > 0], size)
     w = np.ones(len(s)) if entries.weights == "uniform" else w[w > 0]
     if entries.weights != "probability":

@@ -21,8 +21,6 @@ from pyterrier_mart.translation.pairs import read_pairs
 
 __all__ = ["convert", "mix", "train", "vectors"]
 
-_COLUMNS = "1,2"
-
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write the table to.")]
 Source = Annotated[str, typer.Option("--source", "-s", help="Source language.")]
 Target = Annotated[str, typer.Option("--target", "-t", help="Target language.")]
@@ -33,8 +31,8 @@ def train(
     pairs: Annotated[
         list[Path],
         typer.Argument(
-            help="Tab-separated sentence pairs; two line-parallel files (source, then target), or one of them; an "
-            "archive or folder with two such files, such as Europarl and OPUS publish; a TMX file.",
+            help="Sentence pairs, separated by tabs or |||; two line-parallel files (source, then target), or one of "
+            "them; an archive or folder with two such files, such as Europarl and OPUS publish; a TMX file.",
             metavar="PAIRS [TARGET]",
         ),
     ],
@@ -45,7 +43,10 @@ def train(
         Path | None, typer.Option(help="Directory for P(source | target) from the same alignment.")
     ] = None,
     aligner: Annotated[Aligner, typer.Option(help="Word aligner.")] = "eflomal",
-    columns: Annotated[str, typer.Option(help="Columns of source and target, from 1.", metavar="S,T")] = _COLUMNS,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Columns of source and target, from 1, in one file of pairs, else 1,2.", metavar="S,T"),
+    ] = None,
     prefixes: Annotated[
         str, typer.Option(help="Align by first letters, one alignment for each length; 0: by whole words.")
     ] = "0",
@@ -61,7 +62,7 @@ def train(
     """
     if len(pairs) > 2:
         raise ValueError(f"expected one file of pairs or two parallel files, found {len(pairs)} files")
-    if len(pairs) == 2 and columns != _COLUMNS:
+    if len(pairs) == 2 and columns is not None:
         raise ValueError("--columns is for one file of pairs; two parallel files have no columns")
     if reverse is not None:
         one, other = output.resolve(), reverse.resolve()
@@ -69,9 +70,9 @@ def train(
             raise ValueError(f"--output {output} and --reverse {reverse} must be two directories, not one in the other")
         shared.check_output(reverse, overwrite, is_table=True)
     shared.check_output(output, overwrite, is_table=True)
-    s_column, t_column = shared.numbers("--columns", columns, least=1, n=2)
+    places = None if columns is None else shared.numbers("--columns", columns, least=1, n=2)
     sentences = read_pairs(
-        *pairs, columns=(s_column, t_column), languages=(language_code(source), language_code(target)),
+        *pairs, columns=places and (places[0], places[1]), languages=(language_code(source), language_code(target)),
         on_error="skip" if skip_malformed else "raise",
     )  # fmt: skip
     lengths = [n or None for n in shared.numbers("--prefixes", prefixes, least=0)]

@@ -11,17 +11,24 @@ import pyterrier as pt
 import typer
 
 from pyterrier_mart import TranslationTable
+from pyterrier_mart.archives import files
 from pyterrier_mart.artifact import META
 from pyterrier_mart.cli.console import say, speaks_unicode
 from pyterrier_mart.cli.inputs import read_topics
+from pyterrier_mart.datasets.clef.catalogue import look_at
 from pyterrier_mart.files import atomic_file, check_free
+from pyterrier_mart.frames import warn
+from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import language_code
+from pyterrier_mart.translation.formats.common import open_binary
 from pyterrier_mart.translation.storage import FILES
 
 __all__ = [
     "Overwrite", "SkipMalformed", "TableName", "TableNames", "Topics", "Variant", "check_output", "load",
     "named_tables", "numbers", "print_json", "read_queries", "say_written", "write_json",
 ]  # fmt: skip
+
+_HEAD = 1 << 16
 
 TableName = Annotated[str, typer.Argument(help="A table directory, or a bundled one such as de-en.", metavar="TABLE")]
 TableNames = Annotated[
@@ -33,7 +40,10 @@ SkipMalformed = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing tables.")]
 Topics = Annotated[
     str | None,
-    typer.Option(help="Queries: a dataset such as mart:xquad-r/de-en, or a file of lines qid<TAB>query."),
+    typer.Option(
+        help="Queries: a dataset such as mart:xquad-r/de-en, a file of lines qid<TAB>query, or topics of CLEF as their "
+        "files are."
+    ),
 ]
 Variant = Annotated[str | None, typer.Option(help="Which topics of the dataset, such as title.")]
 
@@ -88,7 +98,7 @@ def read_queries(topics: str | None, variant: str | None, lang: str) -> list[str
     if Path(topics).exists():
         if variant is not None:
             raise ValueError(f"--variant is for datasets, and --topics {topics} is a file")
-        return list(read_topics(topics).values())
+        return queries_in(Path(topics), lang)
     try:
         dataset = pt.get_dataset(topics)
     except (KeyError, ValueError) as err:
@@ -100,6 +110,34 @@ def read_queries(topics: str | None, variant: str | None, lang: str) -> list[str
     if "query" not in frame:
         raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}: name one of them with --variant")
     return [query for query in frame["query"] if isinstance(query, str)]
+
+
+def queries_in(path: Path, lang: str) -> list[str]:
+    """Returns the queries of a file of two columns, or the titles of the topics that ``clef setup`` finds in a file.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If it is malformed, or holds no topics in the language.
+    """
+    if path.is_file():
+        with open_binary(path) as stream:
+            first = stream.readline(_HEAD)
+        if first.count(b"\t") == 1:
+            return list(read_topics(str(path)).values())
+    found, problems = [], Problems()
+    for file in files(path):
+        finding = look_at(file.parent, file.name, [], lambda _: None)
+        found += [(code, title) for _, _, code, title, *_ in finding.topics]
+        problems.update(Problems(**finding.problems))
+    for line in problems.summary():
+        warn(line)
+    if not (titles := [title for code, title in found if code == lang]):
+        others = ", ".join(sorted({code for code, _ in found}))
+        raise ValueError(
+            f"--topics {path} has {f'topics in {others}' if others else 'no topics'}, and the table translates from "
+            f"{lang}; expected topics of CLEF in that language, or lines qid<TAB>query"
+        )
+    return titles
 
 
 def check_output(path: Path | None, overwrite: bool = True, *, is_table: bool = False) -> None:

@@ -68,7 +68,7 @@ FORMATS: dict[str, Format] = {
         partial(columns.write_delimited, delimiter=","),
     ),
     "parquet": Format("Parquet columns (needs pyarrow)", r"\.parquet$", columns.read_parquet, columns.write_parquet),
-    "psq": Format("JSON {source: {target: probability}}", r"\.json$", psq.read_psq, psq.write_psq),
+    "psq": Format("JSON {source: {target: probability}}", r"\.(json|table\.dict)$", psq.read_psq, psq.write_psq),
     "panlex": Format("PanLex export: source, target, quality", None, columns.read_panlex, None),
     "panlex-dump": Format("PanLex CSV dump, a directory or zip file", r"\.zip$", panlex.read_panlex_dump, None),
     "freedict": Format(

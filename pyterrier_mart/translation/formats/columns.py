@@ -240,16 +240,19 @@ def read_parquet(path: Path, builder: EntryBuilder, *, verbose: bool, columns: S
         ValueError: If an option does not fit, or the file says that it was written for other languages.
     """
     pa, pq = pyarrow_modules()
-    try:
-        with open(path, "rb") as raw:
+    with open(path, "rb") as raw:
+        try:  # what Arrow raises for damage may be an OSError without the name, or no error of its own
             content = pq.read_table(raw)
-    except pa.ArrowException as err:
-        raise TableFormatError(f"{path}: not a Parquet file that can be read ({err})") from err
-    meta = json.loads((content.schema.metadata or {}).get(_PARQUET_META, b"{}"))
-    check_direction(path, builder, meta.get("languages", ()))
+            content.validate(full=True)  # else texts that are none are found where they are used
+            found = content.to_pandas()
+            meta = json.loads((content.schema.metadata or {}).get(_PARQUET_META, b"{}"))
+            languages = [str(code) for code in meta.get("languages", ())]
+        except Exception as err:
+            raise TableFormatError(f"{path}: not a Parquet file that can be read ({err})") from err
+    check_direction(path, builder, languages)
     names = content.schema.names
     s, t, *w = positions(names, columns, _DEFAULT_COLUMNS, str(path))
-    builder.add_frame(content.to_pandas(), (names[s], names[t], names[w[0]] if w else None))
+    builder.add_frame(found, (names[s], names[t], names[w[0]] if w else None))
     return "probability" if w else "uniform"
 
 

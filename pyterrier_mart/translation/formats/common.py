@@ -25,14 +25,15 @@ from pyterrier_mart.text import LANGUAGES, language_of
 from pyterrier_mart.translation.builder import EntryBuilder
 
 __all__ = [
-    "Package", "Text", "check_direction", "fields", "lines", "listing", "number", "open_binary", "records", "rows",
-    "text_writer",
+    "Package", "Text", "check_direction", "decoded", "fields", "is_zero", "lines", "listing", "number", "open_binary",
+    "raw_lines", "records", "rows", "text_writer",
 ]  # fmt: skip
 
 _SHOWN = 12
 _LONGEST_LINE = 1 << 20
 _DEEPEST = 100  # what works on records may be recursive
 _BLANKS = re.compile("[ \t]+")
+_NOT_ZERO = re.compile("[^e]*[1-9]", re.IGNORECASE)
 _DIRECTION = re.compile(r"(?<![a-z])([a-z]{2,3})-([a-z]{2,3})(?![a-z-])")
 _ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
 
@@ -177,7 +178,7 @@ def text_writer(path: Path) -> Iterator[TextIO]:
 
 
 def lines(
-    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, first: int = 1
+    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
 
@@ -186,20 +187,49 @@ def lines(
         faults: Where lines that are not UTF-8 are reported.
         where: What messages call the file; ``None``: what ``faults`` calls it.
         ends: Whether lines keep their ends (needed where quoted fields may contain some).
-        first: The number of the first line.
 
     Raises:
         TableFormatError: If a line is malformed (unless skipped), or so long that this is no text in lines.
     """
-    for n, raw in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=first):
-        if len(raw) == _LONGEST_LINE:
-            raise TableFormatError(f"{where or faults.where}, line {n}: longer than {_LONGEST_LINE:,} bytes")
-        try:
-            line = raw.decode("utf-8-sig" if n == 1 else "utf-8")
-        except UnicodeDecodeError as err:
-            faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
-            continue
-        yield n, line if ends else line.rstrip("\r\n")
+    for n, raw in raw_lines(stream, where or faults.where):
+        if (line := decoded(raw, faults, n, where)) is not None:
+            yield n, line if ends else line.rstrip("\r\n")
+
+
+def raw_lines(stream: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines of a file as bytes, with their ends, and their numbers from 1.
+
+    Where the file begins with carriage returns and no line feeds, as old programs for the Mac write, those end lines.
+
+    Raises:
+        TableFormatError: If a line is so long that this is no text in lines. No more of it is read.
+    """
+    head = stream.peek() if isinstance(stream, io.BufferedReader) else b""
+    readline: Callable[[int], bytes] = stream.readline
+    text = None
+    if b"\r" in head and b"\n" not in head:
+        text = io.TextIOWrapper(stream, encoding="latin-1")  # bytes as they are, but for ends of lines
+
+        def readline(size: int) -> bytes:
+            return text.readline(size).encode("latin-1")
+
+    try:
+        for n, raw in enumerate(iter(partial(readline, _LONGEST_LINE), b""), start=1):
+            if len(raw) == _LONGEST_LINE:
+                raise TableFormatError(f"{where}, line {n}: longer than {_LONGEST_LINE:,} bytes")
+            yield n, raw
+    finally:
+        if text is not None:
+            text.detach()  # it would close the stream
+
+
+def decoded(raw: bytes, faults: Faults, n: int, where: str | None = None) -> str | None:
+    """Returns line ``n``, without a byte order mark, or ``None`` if it is not UTF-8, which is reported."""
+    try:
+        return raw.decode("utf-8-sig" if n == 1 else "utf-8")
+    except UnicodeDecodeError as err:
+        faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
+        return None
 
 
 def fields(line: str, n: int) -> list[str]:
@@ -254,12 +284,23 @@ def rows(
 
 
 def number(text: str, faults: Faults, line: int) -> float | None:
-    """Returns the number that a field holds, or ``None`` if it holds none, which is reported."""
+    """Returns the number that a field holds, or ``None`` if it holds none, which is reported.
+
+    What only Python takes for one is none (``0_0.5``, ``٠.٥``), nor is what is too small to be told from zero.
+    """
     try:
-        return float(text)
+        value = float(text) if text.isascii() and "_" not in text else None
     except ValueError:
+        value = None
+    if value is None or (value == 0 and not is_zero(text)):
         faults.bad(f"expected a number, found {text!r}", line)
         return None
+    return value
+
+
+def is_zero(text: str) -> bool:
+    """Returns whether the digits of a number are zeros; what is not, such as ``1e-400``, may still become zero."""
+    return not _NOT_ZERO.match(text)
 
 
 # --- XML ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pyterrier_mart.text import language_of
@@ -86,6 +87,7 @@ def read_panlex_dump(
     for meaning in sorted(set(pairs["meaning"]) - set(evidence["meaning"])):
         builder.bad(f"the source of the meaning {meaning}, or its quality, is missing")
     pairs = pairs.merge(evidence.assign(grp=group), on="meaning")
+    pairs["quality"] = np.ldexp(pairs["quality"], -len(pairs).bit_length())  # so that no sum overflows
     best = pairs.groupby(["expr_x", "expr_y", "grp"])["quality"].max()  # of each group's sources
     for (one, other), quality in best.groupby(level=[0, 1]).sum().items():
         builder.add(texts[0][one], texts[1][other], float(quality))
@@ -129,7 +131,7 @@ class Dump:
                 part = list(islice(found, _CHUNK))
                 chunk = pd.DataFrame([row for _, row in part], [n for n, _ in part], header, dtype=str)
                 values = pd.DataFrame({name: pd.to_numeric(chunk[name], errors="coerce") for name in numbers})
-                bad = values.isna().any(axis=1)
+                bad = ~np.isfinite(values.astype(float)).all(axis=1)
                 for n in chunk.index[bad]:
                     self.builder.bad(f"expected numbers in {', '.join(numbers)}", n, where)
                 yield chunk.reindex(columns=[*numbers, *texts], fill_value="").assign(**values)[~bad]

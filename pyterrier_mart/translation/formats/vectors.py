@@ -130,7 +130,9 @@ def load(
             # From the right: a word may contain spaces (and be nothing but a rare one).
             word, *numbers = line.rsplit(" ", dimensions)
             try:
-                vector = np.array(list(map(float, numbers)))
+                # Python's float would take 0_5 and ٠.٥ too.
+                plain = line.isascii() or "".join(numbers).isascii()
+                vector = np.array(list(map(float, numbers)) if plain and "_" not in line[len(word) :] else [])
                 length = float(np.sqrt(vector @ vector))
             except ValueError:
                 length = 0.0
