@@ -90,6 +90,17 @@ def test_train_from_an_archive(run, tmp_path, name, pack):
     assert table.meta["pairs_without_text"] == 1 and table.meta["licence"] == "CC0"
 
 
+@pytest.mark.parametrize("pack", [lambda name, text: Path(name).write_text(text[name]), zipped])
+def test_train_from_columns(run, fails, tmp_path, pack):
+    lines = (f"{' '.join(NUMBERS[w] for w in words)}\t{' '.join(words)}\tCC-BY\n" for words in SENTENCES)
+    pack(tmp_path / "deu.txt" if pack is zipped else "deu.txt", {"deu.txt": "".join(lines)})
+    run("train", "deu.txt", "-s", "de", "-t", "en", "-o", "out", "--columns", "2,1")
+    table = TranslationTable.load("out")
+    assert all(next(iter(table.translations(word))) == other for word, other in NUMBERS.items())
+    args = ["deu.txt", "deu.txt", "-s", "de", "-t", "en", "-o", "other", "--columns", "1,2"]
+    assert "--columns is for one file of pairs" in fails("train", *args)
+
+
 @pytest.mark.parametrize(
     ("output", "reverse"), [("p/sub", "p"), ("p", "p/sub"), ("p/sub", "x/../p"), ("link/sub", "p")]
 )
@@ -198,7 +209,8 @@ def test_report(run, tables, tmp_path):
         (["a.table", "en-de"], "en-de translates en-de, and a.table de-en; expected tables of one direction"),
         (["a.table", "--topics", "nowhere"], "--topics nowhere: there is no such file or dataset"),
         (["a.table", "--topics", "mart:xquad-r/en-de"], "has queries in en, and the table translates from de"),
-        (["a.table", "--topics", "bad.tsv"], "bad.tsv, line 1: expected 2 tab-separated columns, qid"),
+        (["a.table", "--topics", "bad.tsv"], "bad.tsv has no topics, and the table translates from de"),
+        (["a.table", "--topics", "topics.fr.tsv"], "topics.fr.tsv has topics in fr, and the table translates from de"),
         (["a.table", "--topics", "bad.tsv", "--variant", "title"], "--variant is for datasets"),
         (["a.table", "--gold", "en-de.txt"], "en-de.txt holds en-de, but de-en was asked for"),
         (["a.table", "--json", "a.table"], "cannot write the file a.table: it is a directory"),
@@ -208,7 +220,30 @@ def test_report(run, tables, tmp_path):
 def test_report_errors(fails, tables, tmp_path, args, message):
     (tmp_path / "bad.tsv").write_text("a\tb\tc\n")
     (tmp_path / "en-de.txt").write_text("house haus\n")
+    (tmp_path / "topics.fr.tsv").write_text("C041\tmaison\tUne maison.\n")
     assert message in fails("report", *args)
+
+
+TOPICS = "<top lang='{0}'><num>C04{1}</num><{0}-title>{2}</{0}-title><{0}-desc>Text.</{0}-desc></top>\n"
+GERMAN_TOPICS = TOPICS.format("de", 1, "Haus in Berlin") + TOPICS.format("de", 2, "Hund &amp; Igel")
+FRENCH_TOPICS = TOPICS.format("fr", 1, "Maison")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text(GERMAN_TOPICS),
+        lambda path: path.write_bytes(gzip.compress(GERMAN_TOPICS.encode("utf-16"))),
+        lambda path: zipped(path, {"topics.fr.xml": FRENCH_TOPICS, "topics.de.xml": GERMAN_TOPICS}),
+        lambda path: (path / "x").mkdir(parents=True) or (path / "x" / "de.xml").write_text(GERMAN_TOPICS),
+        lambda path: zipped(path, {"topics.de.tsv": "id\ttitle\tdesc\n41\tHaus in Berlin\t\n42\tHund & Igel\tText\n"}),
+        lambda path: path.write_bytes(b"41\tHaus in Berlin\r42\tHund Igel\r"),
+    ],
+)
+def test_report_of_topics_as_clef_publishes_them(run, tables, tmp_path, make):
+    make(tmp_path / "topics")
+    text = run("report", "a.table", "--topics", "topics", "--missing", "3")
+    assert "topics: 5 tokens of 5 types" in text and "the most frequent: hund (1), igel (1), in (1)" in text
 
 
 # -------------------------------------------------------------------------------------------------------------- diff

@@ -36,6 +36,51 @@ def test_parallel(tmp_path):
     assert read(source, target) == [("a\tx", "b"), ("c", "d")]
 
 
+@pytest.mark.parametrize("make", [write, lambda path, text: zipped(path, {"deu.txt": text, "_about.txt": "Tatoeba"})])
+def test_columns_mean_one_file_of_pairs(tmp_path, make):
+    path = make(tmp_path / "deu.txt", "Hi.\tHallo!\tCC-BY\nRun!\tLauf!\tCC-BY\n")
+    options = {"languages": ("de", "en"), "columns": (2, 1)}
+    assert read(path, **options) == [("Hallo!", "Hi."), ("Lauf!", "Run!")]
+    assert read(tmp_path / "deu.txt" / "deu.txt" if make is not write else path, **options)
+    with pytest.raises((FileNotFoundError, ValueError), match="or the columns of one|must hold two files"):
+        read(path, languages=("de", "en"))
+    for wrong in (folder(tmp_path / "f", {"a.txt": "a\tb", "b.txt": "a\tb"}), write(tmp_path / "t.tmx", TMX)):
+        with pytest.raises(ValueError, match=r"must hold one file, .*not a\.txt, b\.txt|t\.tmx has none"):
+            read(wrong, **options)
+    with pytest.raises(ValueError, match="two parallel files have none"):
+        read(path, path, **options)
+
+
+def test_pairs_of_fast_align(tmp_path):
+    path = write(tmp_path / "text.de-en.gz", "\nein Haus ||| a house\ndas | Tier ||| the\tanimal\n||| x\n")
+    with pytest.warns(UserWarning, match="skipped 1 malformed"):  # the empty line
+        pairs = read_pairs(path, languages=("de", "en"), on_error="skip")
+        assert [(one.strip(), other.strip()) for one, other in pairs] == [
+            ("ein Haus", "a house"), ("das | Tier", "the\tanimal"),
+        ]  # fmt: skip
+    assert pairs.without_text == 1
+    assert read(write(tmp_path / "tabs", "a ||| b\tc\n")) == [("a ||| b", "c")]
+
+
+def test_carriage_returns(tmp_path):
+    sentences = [(f"Satz {n}", f"sentence {n}") for n in range(300)]
+    for first, last in (("", ""), ("", "\r"), ("\ufeff", "\r")):
+        path = write(tmp_path / "pairs.tsv", first + "\r".join(map("\t".join, sentences)) + last)
+        assert read(path) == sentences
+    sides = [write(tmp_path / str(i), "\r".join(pair[i] for pair in sentences)) for i in (0, 1)]
+    assert read(*sides) == sentences
+    write(sides[1], "\n".join(pair[1] for pair in sentences))
+    assert read(*sides) == sentences
+    assert read(write(tmp_path / "stray.tsv", "a\rb\tc\nd\te\n")) == [("a\rb", "c"), ("d", "e")]
+
+
+def test_a_line_without_an_end(tmp_path):
+    for paths in ([write(tmp_path / "one.gz", "a" * (2 << 20))], [write(tmp_path / "s.gz", "a" * (2 << 20)), "t"]):
+        (tmp_path / "t").write_text("b")
+        with pytest.raises(TableFormatError, match=r"(one|s)\.gz, line 1: longer than 1,048,576 bytes"):
+            read(*(tmp_path / path for path in paths))
+
+
 def test_a_line_lacks_a_column(tmp_path):
     path = write(tmp_path / "pairs.tsv", "a\tb\tc\nd\te\n")
     with pytest.raises(

@@ -20,15 +20,13 @@ from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.frames import warn
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import language_code
-from pyterrier_mart.translation.formats.common import open_binary
+from pyterrier_mart.translation.formats.common import Package, open_binary, raw_lines
 from pyterrier_mart.translation.storage import FILES
 
 __all__ = [
     "Overwrite", "SkipMalformed", "TableName", "TableNames", "Topics", "Variant", "check_output", "load",
     "named_tables", "numbers", "print_json", "read_queries", "say_written", "write_json",
 ]  # fmt: skip
-
-_HEAD = 1 << 16
 
 TableName = Annotated[str, typer.Argument(help="A table directory, or a bundled one such as de-en.", metavar="TABLE")]
 TableNames = Annotated[
@@ -119,13 +117,13 @@ def queries_in(path: Path, lang: str) -> list[str]:
         OSError: If a file cannot be read.
         ValueError: If it is malformed, or holds no topics in the language.
     """
-    if path.is_file():
+    if Package(path).names is None:
         with open_binary(path) as stream:
-            first = stream.readline(_HEAD)
+            _, first = next(raw_lines(stream, str(path)), (0, b""))
         if first.count(b"\t") == 1:
             return list(read_topics(str(path)).values())
     found, problems = [], Problems()
-    for file in files(path):
+    for file in files(path.absolute()):
         finding = look_at(file.parent, file.name, [], lambda _: None)
         found += [(code, title) for _, _, code, title, *_ in finding.topics]
         problems.update(Problems(**finding.problems))

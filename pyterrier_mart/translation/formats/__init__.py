@@ -68,7 +68,12 @@ FORMATS: dict[str, Format] = {
         partial(columns.write_delimited, delimiter=","),
     ),
     "parquet": Format("Parquet columns (needs pyarrow)", r"\.parquet$", columns.read_parquet, columns.write_parquet),
-    "psq": Format("JSON {source: {target: probability}}", r"\.(json|table\.dict)$", psq.read_psq, psq.write_psq),
+    "psq": Format(
+        "JSON {source: {target: probability}} (*.json, *.table.dict.gz)",
+        r"\.(json|table\.dict)$",
+        psq.read_psq,
+        psq.write_psq,
+    ),
     "panlex": Format("PanLex export: source, target, quality", None, columns.read_panlex, None),
     "panlex-dump": Format("PanLex CSV dump, a directory or zip file", r"\.zip$", panlex.read_panlex_dump, None),
     "freedict": Format(
@@ -84,7 +89,7 @@ FORMATS: dict[str, Format] = {
         lists.write_muse,
     ),
     "lexicon": Format(
-        "word list with English: ..., english, target (CLDR, TICO-19 terms, Panlexia)",
+        "word list with English: ..., english, target (CLDR, TICO-19 terms); Panlexia's files, one a language",
         None,
         lists.read_lexicon,
         None,
