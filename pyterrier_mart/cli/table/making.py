@@ -72,7 +72,8 @@ def train(
     shared.check_output(output, overwrite, is_table=True)
     places = None if columns is None else shared.numbers("--columns", columns, least=1, n=2)
     sentences = read_pairs(
-        *pairs, columns=None if places is None else (places[0], places[1]), languages=(language_code(source), language_code(target)),
+        *pairs, columns=None if places is None else (places[0], places[1]),
+        languages=(language_code(source), language_code(target)),
         on_error="skip" if skip_malformed else "raise",
     )  # fmt: skip
     lengths = [n or None for n in shared.numbers("--prefixes", prefixes, least=0)]
