@@ -80,6 +80,8 @@ def check_files(directory: Path, what: str, expected: Mapping[str, str]) -> None
     Raises:
         ValueError: If one is missing or differs; the message names it.
     """
+    if not isinstance(expected, dict):
+        raise ValueError(f"damaged {what} {directory}: {META} has the checksums {expected!r:.80}")
     for name, digest in expected.items():
         if not (directory / name).is_file() or sampled(directory / name) != digest:
             raise ValueError(f"damaged {what} {directory}: {name} is missing, or not as it was saved")

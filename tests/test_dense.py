@@ -3,9 +3,11 @@
 import configparser
 import importlib.metadata
 import itertools
+import json
 import pickle
 import shutil
 import warnings
+from functools import partial
 from pathlib import Path
 
 import models
@@ -427,11 +429,33 @@ def test_pyterrier_dr_reads_the_index():
     assert [row["docno"] for row in flex.get_corpus_iter(verbose=False)] == DOCS["docno"].tolist()
 
 
+def flip(name, path):
+    """Changes a bit in the middle of a file."""
+    data = bytearray((path / name).read_bytes())
+    data[-len(data) // 3] ^= 1
+    (path / name).write_bytes(data)
+
+
+def test_indexes_of_earlier_versions_have_no_checksums(tmp_path):
+    copy = shutil.copytree(index().path, tmp_path / "copy")
+    meta = json.loads((copy / "pt_meta.json").read_text())
+    assert meta.pop("checksums") and "checksums" not in index().meta
+    (copy / "pt_meta.json").write_text(json.dumps(meta))
+    assert DenseIndex(copy).meta == index().meta
+    (copy / "pt_meta.json").write_text(json.dumps({**meta, "checksums": [1]}))
+    with pytest.raises(ValueError, match="copy: pt_meta.json has the checksums"):
+        DenseIndex(copy)
+
+
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda path: (path / "flex" / "vecs.f4").write_bytes(b"12"), "vecs.f4 or doc_langs.npy lacks some of 72"),
     (lambda path: (path / "doc_langs.npy").unlink(), "doc_langs.npy"),
     (lambda path: (path / "doc_langs.npy").write_bytes(b""), "damaged index of vectors"),
     (lambda path: np.save(path / "doc_langs.npy", np.zeros(3, np.int16)), "doc_langs.npy lacks some of 72 documents"),
+    *(
+        (partial(flip, name), f"damaged index of vectors .*: {name} is missing, or not as it was saved")
+        for name in ("doc_langs.npy", "flex/vecs.f4", "flex/docnos.npids", "flex/pt_meta.json")
+    ),
     (lambda path: (path / "pt_meta.json").write_text("{"), "pt_meta.json is not JSON"),
     (lambda path: shutil.copy(path / "flex" / "pt_meta.json", path), "is no index of vectors: pt_meta.json says"),
 ])  # fmt: skip

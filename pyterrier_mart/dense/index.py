@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.checks import check_whole
 from pyterrier_mart.datasets.corpus import EmptyLanguageError
 from pyterrier_mart.dense.encoder import Vectors
@@ -36,6 +36,8 @@ Chunk = tuple[list[str], list["str | None"], Vectors]
 
 _KIND = {"type": "dense_index", "format": "mart", "format_version": 1}
 _LANGUAGES = "doc_langs.npy"
+#: What checksums are kept of.
+_FILES = (_LANGUAGES, "flex/vecs.f4", "flex/docnos.npids", f"flex/{META}")
 _SCORES = 2**26  # in memory at a time
 
 
@@ -88,6 +90,7 @@ class DenseIndex(pt.Artifact):
             raise ValueError(f"damaged {what} {self.path}: {err}") from err
         if found != (len(self), 4 * len(self) * self.meta["vec_size"]):
             raise ValueError(f"damaged {what} {self.path}: vecs.f4 or {_LANGUAGES} lacks some of {len(self)} documents")
+        check_files(self.path, what, self.meta.pop("checksums", {}))  # indexes of earlier versions have none
 
     # --- what it holds --------------------------------------------------------------------------------------------
 
@@ -271,7 +274,7 @@ class DenseIndex(pt.Artifact):
             size = {"vec_size": vectors.shape[1], "doc_count": len(docnos)}
             (tmp / "flex" / META).write_bytes(meta_bytes({"type": "dense_index", "format": "flex", **size}))
             np.save(tmp / _LANGUAGES, np.array(codes, dtype=np.int16))
-            known = {"languages": list(languages)[1:], **provenance._asdict()}
+            known = {"languages": list(languages)[1:], **provenance._asdict(), "checksums": checksums(tmp, _FILES)}
             (tmp / META).write_bytes(meta_bytes({**_KIND, "package_hint": cls.ARTIFACT_PACKAGE_HINT, **size, **known}))
         return cls(path)
 
