@@ -546,8 +546,8 @@ def test_what_fits_no_collection_is_counted_by_shape_and_file(tmp_path):
     (tmp_path / "topics.en.tsv").write_text("41\ttitle\tdescription\n")
     for _ in range(2):  # the second time from what was kept
         assert {
-            "4 documents of no known collection: documents: 4 X-#-# (such as X-8-8)",
-            "204 judgments of documents of no known collection: qrels.a: 3 Y# (such as Y3), 1 X-#-# (such as X-1-2); "
+            "4 documents of no known collection: documents: 4 X-9-9 (such as X-8-8)",
+            "204 judgments of documents of no known collection: qrels.a: 3 Y9 (such as Y3), 1 X-9-9 (such as X-1-2); "
             "qrels.b: 20 aaaaaaaaa (such as aaaaaaaaa), 20 bbbbbbbbb (such as bbbbbbbbb), 20 ccccccccc (such as "
             "ccccccccc), ...",
         } <= set(CLEF("en", home=tmp_path).check())

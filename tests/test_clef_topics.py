@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyterrier_mart.datasets.clef.campaigns import listed, misfit, ranges
-from pyterrier_mart.datasets.clef.qrels import Judgment, is_judgment, read_qrels
+from pyterrier_mart.datasets.clef.qrels import Judgment, are_judgments, is_judgment, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, canonical_qid, is_topic, language_of_name, read_topics
 from pyterrier_mart.problems import Problems
 
@@ -377,6 +377,23 @@ def test_damaged_judgments_are_reported_and_the_others_read():
 )
 def test_first_lines(line, judged, asked):
     assert is_judgment(line) == judged and is_topic(line) == asked
+
+
+@pytest.mark.parametrize(
+    ("lines", "judged"),
+    [
+        (["41\tXX-0001\t1", "42\tXX-0002\t0"], True),
+        (["topic\tdocno\tlabel", "41\tXX-0001\t1"], True),
+        (["41 1 XX-0001 1"], True),
+        (["41 XX-0001 1", "Haiti"], False),
+        (["41\tEuro 96\t1", "42\tHaiti\t1"], False),
+        (["41\t1994\t1"], False),
+        (["topic\ttitle"], False),
+        ([], False),
+    ],
+)
+def test_judgments_of_documents_that_are_not_clef_s(lines, judged):
+    assert are_judgments(lines) == judged
 
 
 def test_topics_of_trec():

@@ -53,7 +53,7 @@ def test_setup_and_info(run, tmp_path):
     assert "documents of efe94, efe95; judgments" in " ".join(row[-1] for row in table)
     assert "not there: lemonde94, lemonde95, atsfr94, atsfr95, lastampa94" in text
     assert "3 hold no documents, topics or judgments\n  ELRA licence.pdf\n  README.txt\n  empty.sgml\n" in text
-    said = "5 judgments of documents of no known collection:\n  more.qrels: 5 XX-# (such as XX-41)\n"
+    said = "5 judgments of documents of no known collection:\n  more.qrels: 5 XX-9 (such as XX-41)\n"
     assert said in text
     for found in ("RelAssess/damaged.txt, line 3", "broken.sgml, byte", "topics.so.tsv", "LA010194-0000: another text"):
         assert found in text
@@ -177,5 +177,5 @@ def test_a_folder_of_something_else_does_not_take_the_place_of_clef(run, tmp_pat
     assert code == 1 and "holds no documents and no judgments of CLEF's newspapers" in messages
     (tmp_path / "other/qrels").write_text("41 0 XX-1 1\n41 0 XX-2 1\n")
     code, _, messages = run("clef", "setup", tmp_path / "other")
-    assert code == 1 and "qrels: 2 XX-# (such as XX-1)" in " ".join(messages.split())
+    assert code == 1 and "qrels: 2 XX-9 (such as XX-1)" in " ".join(messages.split())
     assert paths.home("clef", "CLEF_HOME") == (tmp_path / "clef").resolve()

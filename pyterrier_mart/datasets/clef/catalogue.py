@@ -24,7 +24,7 @@ from pyterrier_mart.archives import ArchiveError, files, members
 from pyterrier_mart.datasets.clef.campaigns import listed, misfit, others
 from pyterrier_mart.datasets.clef.collections import of_docno, shape_of
 from pyterrier_mart.datasets.clef.encodings import ascii_parts, read_head, utf_16_of
-from pyterrier_mart.datasets.clef.qrels import is_judgment, names_documents, read_qrels
+from pyterrier_mart.datasets.clef.qrels import are_judgments, names_documents, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
 from pyterrier_mart.datasets.paths import stores
 from pyterrier_mart.files import atomic_file
@@ -236,7 +236,7 @@ def look_into(stream: Any, name: str, finding: Finding, problems: Problems) -> N
             counts[key] = counts.get(key, 0) + 1
             if not key:
                 count_shape(finding.unplaced.setdefault(name, {}), docno)
-    elif any(map(is_judgment, first)):
+    elif are_judgments(first):
         judgments = finding.judgments.setdefault(name, [])  # those before a damage too
         judgments.extend(read_qrels(parts, name, problems))
     elif any(map(names_documents, first)):

@@ -75,7 +75,7 @@ COLLECTIONS: Mapping[str, Collection] = {
         ("sega02", "Sega 2002", "bg", 33_356, r"SEGA[\d._-]+"),
         ("standart02", "Standart 2002", "bg", 35_839, r"(?:NST|STANDART)[\d._-]+"),
         ("novinar02", "Novinar 2002", "bg", 18_086, r"NOVINAR[\d._-]+"),
-        # Of which no open file shows the docnos: all that begin as the newspaper does.
+        # No open file shows the docnos of this one: taken to begin as its name does.
         ("hamshahri", "Hamshahri 1996-2002", "fa", 166_774, r"HAM[A-Z\d]*[\d._-]+"),
     )
 }
@@ -95,5 +95,5 @@ def of_docno(docno: str) -> str | None:
 
 
 def shape_of(docno: str) -> str:
-    """Returns what docnos of a newspaper have in common: NST2002-01-04-052 is of the shape NST#-#-#-#."""
-    return _DIGITS.sub("#", docno)
+    """Returns what docnos of a newspaper have in common: NST2002-01-04-052 is of the shape NST9-9-9-9."""
+    return _DIGITS.sub("9", docno)

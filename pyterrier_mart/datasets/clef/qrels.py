@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyterrier_mart.archives import ArchiveError
@@ -12,10 +12,11 @@ from pyterrier_mart.datasets.clef.collections import of_docno
 from pyterrier_mart.datasets.clef.topics import QID_COLUMNS, canonical_qid
 from pyterrier_mart.problems import Problems
 
-__all__ = ["Judgment", "is_judgment", "names_documents", "parse_judgment", "read_qrels"]
+__all__ = ["Judgment", "are_judgments", "is_judgment", "names_documents", "parse_judgment", "read_qrels"]
 
 _LONGEST_LINE = 4096
 _ENDLESS = 64 << 20
+_LIKE_DOCNO = re.compile(r"[^\W\d]\D*\d")  # and not a word or number that ends a title
 _SEPARATORS = re.compile(r"[\s,;|\"]+")
 _LABEL = re.compile(r"(-?[0-9]{1,3})(?:\.0{1,9})?")
 
@@ -52,6 +53,16 @@ def is_judgment(line: str) -> bool:
     found = parse_judgment(line)
     cells = line.split()
     return found is not None and ((len(cells) == 4 and cells[1].upper() in ("0", "Q0")) or bool(of_docno(found.docno)))
+
+
+def are_judgments(lines: Sequence[str]) -> bool:
+    """Returns whether the first lines of a file are judgments, if need be of documents that are not CLEF's."""
+    if any(map(is_judgment, lines)):
+        return True
+    rows = [line for line in lines if not line.startswith("#") and line.split()[0].lower() not in QID_COLUMNS]
+    return bool(rows) and all(
+        judged and _LIKE_DOCNO.search(judged.docno) and 0 <= judged.label < 10 for judged in map(parse_judgment, rows)
+    )
 
 
 def names_documents(line: str) -> bool:
