@@ -97,6 +97,9 @@ def test_train_from_columns(run, fails, tmp_path, pack):
     run("train", "deu.txt", "-s", "de", "-t", "en", "-o", "out", "--columns", "2,1")
     table = TranslationTable.load("out")
     assert all(next(iter(table.translations(word))) == other for word, other in NUMBERS.items())
+    for wrong in ("²,1", "٢,1", "0,1", "1"):
+        message = f"--columns {wrong!r}: expected 2 whole numbers from 1, with commas between"
+        assert message in fails("train", "deu.txt", "-s", "de", "-t", "en", "-o", "other", "--columns", wrong)
     args = ["deu.txt", "deu.txt", "-s", "de", "-t", "en", "-o", "other", "--columns", "1,2"]
     assert "--columns is for one file of pairs" in fails("train", *args)
 
@@ -173,6 +176,7 @@ def test_mix_by_filling(run, tables):
         (["a.table", "nowhere"], "no translation table at 'nowhere'"),
         (["a.table", "b.table", "--weights", "1"], "weights must be 2 positive numbers, one for each table, not [1.0]"),
         (["a.table", "b.table", "--weights", "1,0"], "weights must be 2 positive numbers"),
+        (["a.table", "b.table", "--weights", "1;2"], "--weights '1;2': expected numbers, with commas between"),
         (["a.table", "b.table", "--backfill", "--weights", "1,1"], "leave out --weights"),
         (["a.table", "b.table", "-o", "a.table"], "a.table exists; name another path or pass --overwrite"),
     ],

@@ -68,7 +68,10 @@ def test_against_plain_computation(tmp_path, csls):
                 3,
                 f"expected a word and 2 finite numbers that are not all 0, found '{line}",
             )
-            for line in ("Katze 1", "Katze 1 x", "Katze 0 0", "Katze nan 1", "Katze 1e999 1")
+            for line in (
+                *("Katze 1", "Katze 1 x", "Katze 0 0", "Katze nan 1", "Katze 1e999 1"),
+                *("Katze 1_0 1", "Katze 1 ٠.٥", "Kätzchen 1 ٥"),
+            )
         ),
         (b"Haus 1 0\n\xff 1 1\nHund 1 1\n", 2, "byte 1 of the line (0xff) is not UTF-8"),
     ],

@@ -189,7 +189,10 @@ def mix(
         raise ValueError(f"expected two tables or more, found only {tables[0]}")
     if backfill and weights is not None:
         raise ValueError("--backfill takes words as they are; leave out --weights, or mix in two steps")
-    shares = None if weights is None else [float(part) for part in weights.split(",")]
+    try:
+        shares = None if weights is None else [float(part) for part in weights.split(",")]
+    except ValueError as err:
+        raise ValueError(f"--weights {weights!r}: expected numbers, with commas between") from err
     shared.check_output(output, overwrite, is_table=True)
     first, *others = shared.named_tables(tables).values()
     mixed = reduce(TranslationTable.backfill, others, first) if backfill else first.interpolate(*others, weights=shares)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,8 @@ __all__ = [
     "Overwrite", "SkipMalformed", "TableName", "TableNames", "Topics", "Variant", "check_output", "load",
     "named_tables", "numbers", "print_json", "read_queries", "say_written", "write_json",
 ]  # fmt: skip
+
+_WHOLE = re.compile(r"\s*[0-9]{1,9}\s*")
 
 TableName = Annotated[str, typer.Argument(help="A table directory, or a bundled one such as de-en.", metavar="TABLE")]
 TableNames = Annotated[
@@ -183,7 +186,7 @@ def numbers(option: str, text: str, *, least: int, n: int | None = None) -> list
         ValueError: If they are no whole numbers, too small, or not ``n``.
     """
     parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) >= least for part in parts) or len(parts) != (n or len(parts)):
+    if not all(_WHOLE.fullmatch(part) and int(part) >= least for part in parts) or len(parts) != (n or len(parts)):
         raise ValueError(
             f"{option} {text!r}: expected {f'{n} ' if n else ''}whole numbers from {least}, with commas between"
         )

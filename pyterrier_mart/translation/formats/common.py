@@ -31,6 +31,7 @@ __all__ = [
 
 _SHOWN = 12
 _LONGEST_LINE = 1 << 20
+_LONGEST_RECORD = 1 << 26
 _DEEPEST = 100  # what works on records may be recursive
 _BLANKS = re.compile("[ \t]+")
 _NOT_ZERO = re.compile("[^e]*[1-9]", re.IGNORECASE)
@@ -319,13 +320,15 @@ def records(stream: IO[bytes], faults: Faults, where: str, tags: frozenset[str])
         tags: The tags.
 
     Raises:
-        TableFormatError: If the file is not well-formed (unless skipped) or tags are nested many deep.
+        TableFormatError: If the file is not well-formed (unless skipped), tags are nested many deep, or an element is
+            so long that it is none of these.
     """
+    bounded = BoundedReads(stream, where)
     parser = XMLParser()
     parser.entity.update(_ENTITIES)  # those of HTML, which a document type somewhere else may declare
     open_elements: list[Element] = []
     try:
-        for event, element in iterparse(stream, events=("start", "end"), parser=parser):
+        for event, element in iterparse(bounded, events=("start", "end"), parser=parser):
             if event == "start":
                 open_elements.append(element)
                 if len(open_elements) > _DEEPEST:
@@ -339,9 +342,29 @@ def records(stream: IO[bytes], faults: Faults, where: str, tags: frozenset[str])
                 element.clear()
             if open_elements and not any(outer.tag.rpartition("}")[2] in tags for outer in open_elements):
                 open_elements[-1].clear()
+                bounded.since = 0
     except ParseError as err:
         faults.bad(f"not well-formed XML: {err}", err.position[0], where)
     except (TableFormatError, ArchiveError):
         raise
     except (LookupError, ValueError) as err:  # the declared encoding does not exist, or expat cannot read it
         faults.bad(f"not readable as XML: {err}", 1, where)
+
+
+class BoundedReads:
+    """A stream of XML that is refused if an element in it would fill the memory.
+
+    Attributes:
+        since: The number of bytes that were read since an element of those that are kept ended.
+    """
+
+    def __init__(self, stream: IO[bytes], where: str):
+        self._stream, self._where, self.since = stream, where, 0
+
+    def read(self, size: int) -> bytes:
+        """Reads some bytes."""
+        data = self._stream.read(size)
+        self.since += len(data)
+        if self.since > _LONGEST_RECORD:
+            raise TableFormatError(f"{self._where}: an element of more than {_LONGEST_RECORD:,} bytes")
+        return data

@@ -27,6 +27,7 @@ __all__ = ["read_freedict", "write_freedict"]
 
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ENDINGS = (".index", ".dict.dz", ".dict")
+_PART = 1 << 20
 _TEI = re.compile(r"\.tei(\.(gz|bz2|xz))?$", re.IGNORECASE)
 #: The languages in the names of packages and dictionaries.
 _DIRECTION = re.compile(r"(?:^|freedict-)([a-z]{2,3})-([a-z]{2,3})(?=[._-]|$)")
@@ -136,8 +137,11 @@ def read_dictd(index: Text, dictionary: Text, builder: EntryBuilder) -> None:
                 headwords[decode(span[0]), decode(span[1])].append((n, headword))
             except (ValueError, IndexError, TypeError):  # TypeError: no digit at all
                 builder.bad(f"expected headword, offset and length (base-64 digits), found {line[:80]!r}", n)
+    text = bytearray()
+    end = max((start + length for start, length in headwords), default=0)
     with dictionary.open() as stream:
-        text = stream.read()
+        while len(text) < end and (part := stream.read(_PART)):  # not what no entry is in, however much it is
+            text += part
     for (start, length), found in headwords.items():
         line_number = found[0][0]
         entry = text[start : start + length]
