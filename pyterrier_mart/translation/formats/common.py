@@ -361,7 +361,7 @@ class BoundedReads:
     def __init__(self, stream: IO[bytes], where: str):
         self._stream, self._where, self.since = stream, where, 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """Reads some bytes."""
         data = self._stream.read(size)
         self.since += len(data)
