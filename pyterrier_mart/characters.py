@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
 __all__ = ["clusters", "normalized"]
@@ -29,6 +29,16 @@ _FOLDED_LETTERS = {
     "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك",
 }  # fmt: skip
 
+# Letters that writers of a language use one for another, since version 2 of its rules: feminine ta without dots, the
+# shapes of he, yeh and kaf (as Lucene's normalisers for Arabic and Persian fold them), and the seat of a hamza, which
+# differs by country in Arabic (all become the letter hamza) and falls with the hamza in Persian.
+_SHAPES = {"ة": "ه", "ۃ": "ه", "ۀ": "ه", "ہ": "ه", "ۂ": "ه", "ھ": "ه", "ە": "ه", "ے": "ي", "ۓ": "ي", "ڪ": "ك"}
+_VARIANTS: dict[str, dict[str, str]] = {
+    "ar": {**_SHAPES, "ؤ": "ء", "ئ": "ء"},
+    "fa": {**_SHAPES, "ؤ": "و", "ئ": "ي"},
+}
+
+_FIRST_HAN = 0x3400
 _ZERO_WIDTH_SPACE = 0x200B  # the one invisible character that does separate words
 _TATWEEL = 0x0640
 _MIDDLE_DOT = 0xB7  # joins in Catalan (col·lecció), separates elsewhere
@@ -53,7 +63,9 @@ def is_arabic_vowel_mark(code: int) -> bool:
 class CharacterMap(dict[int, str]):
     """Maps a character of case-folded NFKC text to what stands for it in words; entries are made when first met."""
 
-    def __init__(self, lang: str, fold: bool):
+    def __init__(self, lang: str, fold: bool, version: int):
+        self._letters = _FOLDED_LETTERS | (_VARIANTS.get(lang, {}) if version > 1 else {})
+        self._chinese = lang == "zh" and version > 1
         self._turkish = lang == "tr"
         self._fold = fold
         self._joining_dot = lang == "ca"
@@ -86,12 +98,31 @@ class CharacterMap(dict[int, str]):
         return char if category[0] == "N" else " "
 
     def letter(self, char: str) -> str:
-        """Returns a letter without its diacritics."""
-        if char in _FOLDED_LETTERS:
-            return char if char == "ı" and self._turkish else _FOLDED_LETTERS[char]
+        """Returns a letter without its diacritics, or the one that stands for its variants."""
+        if char in self._letters:
+            return char if char == "ı" and self._turkish else self._letters[char]
+        if self._chinese and ord(char) >= _FIRST_HAN:
+            return converter()(char)
         bare = "".join(c for c in unicodedata.normalize("NFD", char) if not is_latin_greek_cyrillic_mark(ord(c)))
         # The base of a decomposed letter may itself have a drawn-in mark (ǿ is ø with an acute accent).
-        return unicodedata.normalize("NFC", "".join(_FOLDED_LETTERS.get(c, c) if c != char else c for c in bare))
+        return unicodedata.normalize("NFC", "".join(self._letters.get(c, c) if c != char else c for c in bare))
+
+
+@cache
+def converter() -> Callable[[str], str]:
+    """Returns what turns traditional into simplified characters.
+
+    Raises:
+        ImportError: If the package that does is not installed.
+    """
+    try:
+        from opencc import OpenCC
+    except ImportError as err:
+        raise ImportError(
+            f"Chinese text needs a table of character variants: pip install 'pyterrier-mart[zh]' ({err})"
+        ) from err
+    convert: Callable[[str], str] = OpenCC("t2s").convert
+    return convert
 
 
 def drop_marks(match: re.Match[str]) -> str:
@@ -110,18 +141,19 @@ def is_variation_selector(code: int) -> bool:
 
 
 @cache
-def character_map(lang: str, fold: bool) -> CharacterMap:
+def character_map(lang: str, fold: bool, version: int) -> CharacterMap:
     """Returns the map of a language, which all of its analyzers share."""
-    return CharacterMap(lang, fold)
+    return CharacterMap(lang, fold, version)
 
 
-def normalized(text: str, lang: str, fold: bool) -> str:
+def normalized(text: str, lang: str, fold: bool, version: int = 1) -> str:
     """Returns a text with single characters for words' letters and spaces for what separates them.
 
     Args:
         text: The text.
         lang: ISO 639-1 code of its language.
-        fold: Whether diacritics are removed.
+        fold: Whether diacritics are removed, and variants of letters fall together.
+        version: Of the language's rules.
     """
     if not text.isascii():
         if _MARKS_SAMPLED.search(text[::8]):
@@ -130,7 +162,7 @@ def normalized(text: str, lang: str, fold: bool) -> str:
         text = unicodedata.normalize("NFKC", text.replace("\u00b4", "'").replace("\u1ffd", "'"))
     if lang == "tr":
         text = text.replace("İ", "i").replace("I", "ı")
-    text = (text.lower() if text.isascii() else text.casefold()).translate(character_map(lang, fold))
+    text = (text.lower() if text.isascii() else text.casefold()).translate(character_map(lang, fold, version))
     if text.isascii():
         return text
     # Characters that came together because something between them went may form one letter.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["check_choice", "check_columns", "check_flag", "check_number", "check_whole"]
+__all__ = ["check_choice", "check_columns", "check_flag", "check_number", "check_stop", "check_whole"]
 
 
 def check_whole(name: str, value: Any, least: int = 1, *, optional: bool = False) -> None:
@@ -62,6 +62,18 @@ def check_flag(name: str, value: Any) -> None:
     """
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def check_stop(value: Any) -> None:
+    """Checks that the argument ``stop`` is ``True``, ``False`` or a collection of words.
+
+    Raises:
+        ValueError: If it is something else, such as a single word.
+    """
+    if isinstance(value, bool):
+        return
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"stop must be True, False or a collection of words, not {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:

@@ -10,6 +10,7 @@ possessives) or the work of a segmenter (Chinese, Thai).
 
 from __future__ import annotations
 
+import copy
 import re
 import unicodedata
 from collections import Counter
@@ -21,13 +22,16 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.characters import clusters, normalized
+from pyterrier_mart.checks import check_stop
 from pyterrier_mart.links import HELP_URL
+from pyterrier_mart.stopwords import function_words, long_list
 
 __all__ = ["LANGUAGES", "Analyzer", "QueryTerms", "Word", "language_code", "language_of", "specs_of"]
 
-#: Version of the rules below. It is part of every analyzer's specification: a table or index made under other rules
-#: is refused instead of silently failing to match.
-RULES_VERSION = 1
+#: Versions of the rules: 1, except where they have changed. The version is part of every analyzer's specification. A
+#: table or index that was made under older rules keeps them, and is refused together with one that was made under
+#: others, instead of silently failing to match.
+RULES_VERSIONS = {"ar": 2, "fa": 2, "zh": 2}
 
 #: The supported languages: ISO 639-1 code and English name.
 LANGUAGES: dict[str, str] = {
@@ -166,8 +170,9 @@ class Analyzer(pt.Transformer):
     Args:
         lang: Language of the text: ISO 639-1 or 639-3 code, one of :data:`LANGUAGES`. Chinese and Thai need the
             extras ``zh`` and ``th``.
-        stop: Whether stop words are left out: ``True`` for the language's list from the ``stopwordsiso`` package,
-            or the words to leave out.
+        stop: Whether stop words are left out: ``True`` for the language's function words
+            (:mod:`pyterrier_mart.stopwords`; Czech, Lithuanian, Persian, Slovenian and Vietnamese have only the long
+            lists of ``stopwordsiso``), or the words to leave out.
         fold: Whether diacritics are removed; ``None`` means yes, except in Vietnamese.
         numbers: Whether words without a letter are kept.
         text_field: The column of documents that :meth:`transform` reads.
@@ -190,13 +195,13 @@ class Analyzer(pt.Transformer):
         verbose: bool = False,
     ):
         self.lang = language_code(lang)
-        if isinstance(stop, str):
-            raise ValueError(f"stop must be True, False or a collection of words, not the one word {stop!r}")
+        check_stop(stop)
         self.stop = stop if isinstance(stop, bool) else frozenset(stop)
         self.fold = self.lang not in _KEEP_DIACRITICS if fold is None else bool(fold)
         self.numbers = bool(numbers)
         self.text_field = text_field
         self.verbose = verbose
+        self.version = RULES_VERSIONS.get(self.lang, 1)
 
     # --- what it is -------------------------------------------------------------------------------------------
 
@@ -207,16 +212,22 @@ class Analyzer(pt.Transformer):
         Stop words and numbers are not part of it. They decide which words are used, not how they are written, so a
         table serves indexes with and without stop words.
         """
-        return {"lang": self.lang, "fold": self.fold, "version": RULES_VERSION}
+        return {"lang": self.lang, "fold": self.fold, "version": self.version}
 
     @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> Analyzer:
+    def from_spec(cls, spec: dict[str, Any], **options: Any) -> Analyzer:
         """Returns the analyzer that a table's or index's metadata describe.
 
+        Args:
+            spec: What :attr:`spec` was.
+            **options: More arguments of the class.
+
         Raises:
-            ValueError: If the rules have changed since the metadata were written.
+            ValueError: If this version of the package does not know the rules that the metadata were written under.
         """
-        analyzer = cls(spec.get("lang", ""), fold=spec.get("fold"))
+        analyzer = cls(spec.get("lang", ""), fold=spec.get("fold"), **options)
+        if spec.get("version") in range(1, analyzer.version):
+            analyzer.version = spec["version"]
         if analyzer.spec != spec:
             raise ValueError(
                 f"made by the analyzer {spec}, but this version of pyterrier_mart offers {analyzer.spec}; rebuild it"
@@ -224,7 +235,7 @@ class Analyzer(pt.Transformer):
         return analyzer
 
     def _key(self) -> tuple[object, ...]:
-        return self.lang, self.stop, self.fold, self.numbers, self.text_field
+        return self.lang, self.stop, self.fold, self.numbers, self.text_field, self.version
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Analyzer) else NotImplemented
@@ -238,7 +249,7 @@ class Analyzer(pt.Transformer):
         return f"Analyzer({self.lang!r}{stop}{fold}{'' if self.numbers else ', numbers=False'})"
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("lang", "stop", "fold", "numbers", "text_field", "verbose")
+        own = ("lang", "stop", "fold", "numbers", "text_field", "verbose", "version")
         return {name: self.__dict__[name] for name in own}  # not the caches: a segmenter does not pickle
 
     # --- words ------------------------------------------------------------------------------------------------
@@ -246,19 +257,21 @@ class Analyzer(pt.Transformer):
     @cached_property
     def stop_words(self) -> frozenset[str]:
         """The stop words in normal form, whether or not this analyzer removes them."""
-        if isinstance(self.stop, frozenset):
-            words: Iterable[str] = self.stop
-        else:
-            import stopwordsiso
-
-            words = stopwordsiso.stopwords(self.lang)
+        usual = isinstance(self.stop, bool)
+        words = function_words(self.lang) or long_list(self.lang) if usual else self.stop
         # Entries that are several words here ("d'un", "thank you") are left out: their parts may be content words.
         analysed = (self.all_words(word) for word in words)
         return frozenset(parts[0] for parts in analysed if len(parts) == 1)
 
+    def without(self, stop: bool | Collection[str]) -> Analyzer:
+        """Returns the same analyzer, leaving out other stop words."""
+        made = copy.copy(self)
+        made.stop = stop if isinstance(stop, bool) else frozenset(stop)
+        return made
+
     def normalize(self, text: str) -> str:
         """Returns the text folded, with single characters for words' letters and spaces for what separates them."""
-        return normalized(text, self.lang, self.fold)
+        return normalized(text, self.lang, self.fold, self.version)
 
     def tokens(self, text: str) -> list[str]:
         """Returns the words of a text in order, without stop words if this analyzer leaves them out."""

@@ -17,6 +17,7 @@ from pyterrier_mart import Analyzer, TranslationTable, encoders
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.mart.attention import WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
+from pyterrier_mart.stopwords import function_words, long_list
 from pyterrier_mart.translation.backoff import other_forms
 
 TABLE = TranslationTable.from_dict(
@@ -62,37 +63,45 @@ def letters():
 # ------------------------------------------------------------------------------------------------ the definition
 
 
-def translations(table, word, threshold=0.0, top_k=None, identity=True, relate=True):
+def translations(table, word, threshold=0.0, top_k=None, identity="unknown", relate=True):
     """The translations of a query word in normal form and their probabilities."""
 
     def of_the_table(known):
         best = sorted(table.translations(known).items(), key=lambda item: -item[1])
         return {target: p for target, p in best[:top_k] if p >= np.float32(threshold)}
 
-    if word in table:
-        return of_the_table(word)
-    found = {}
-    if relate:
+    found = of_the_table(word)
+    if relate and word not in table:
         for i, share in other_forms(word, table.source_words, table.source.lang):
             for target, p in of_the_table(table.source_words[i]).items():
                 found[target] = found.get(target, 0.0) + share * p
         found = dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:top_k])
-    if identity:
+    if identity == "always" or (identity == "unknown" and word not in table):
         for same in Analyzer(table.target.lang, fold=table.target.fold).tokens(word) or [word]:
             found[same] = 1.0
     return {target: min(p, 1.0) for target, p in found.items()}
 
 
 def words_of_tokens(tok, text, analyzer, stop, most):
-    """For each token of a text the word that it is a piece of, as (number of the word, normal form), or None."""
-    words = [(i, word) for i, word in enumerate(analyzer.spans(text)) if not stop or word.text not in stop]
+    """For each token of a text the word that it is a piece of, as (number, normal form or None if it has no links)."""
+    words = list(enumerate(analyzer.spans(text)))
     readable = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
     tokens = tok(readable, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     out = []
     for start, end in tokens[:most]:
-        shared = [(i, word.text) for i, word in words if max(start, word.start) < min(end, word.end)]
+        shared = [
+            (i, None if word.text in stop else word.text)
+            for i, word in words
+            if max(start, word.start) < min(end, word.end)
+        ]
         out.append(shared[0] if shared else None)
     return out
+
+
+def stop_words_of(analyzer, stop):
+    """The stop words of a language in normal form."""
+    words = function_words(analyzer.lang) if stop is True else stop or ()
+    return {parts[0] for parts in map(analyzer.tokens, words) if len(parts) == 1}
 
 
 def reference(encoder, table, query, document, stop=True, **options):
@@ -101,7 +110,7 @@ def reference(encoder, table, query, document, stop=True, **options):
     sides = []
     for text, side, most in ((query, table.source, 10**9), (document, table.target, encoder.document_tokens)):
         analyzer = Analyzer(side.lang, fold=side.fold)
-        sides.append(words_of_tokens(tok, text, analyzer, analyzer.stop_words if stop else None, most))
+        sides.append(words_of_tokens(tok, text, analyzer, stop_words_of(analyzer, stop), most))
     q, d = sides
     special = [side is None for side in tok("a", "a").encodings[0].sequence_ids]
     before, between = special.index(False), special[special.index(False) + 1 :].index(False)
@@ -110,7 +119,7 @@ def reference(encoder, table, query, document, stop=True, **options):
     room = encoder.max_length - (len(special) - 2) - len(q)
     passages = max(1, (len(d) + room - 1) // room)
     cuts = [len(d) * i // passages for i in range(passages + 1)]
-    known = {word: translations(table, word, **options) for _, word in filter(None, q)}
+    known = {word: translations(table, word, **options) for _, word in filter(None, q) if word is not None}
     matrices = []
     for start, end in zip(cuts, cuts[1:], strict=False):
         tokens = [None] * before
@@ -132,7 +141,7 @@ def weight(known, one, other):
     if one[0] == other[0]:
         return 1.0 if one[1] == other[1] else 0.0
     source, target = (one, other) if one[0] == "query" else (other, one)
-    return known[source[2]].get(target[2], 0.0)
+    return 0.0 if None in (source[2], target[2]) else known[source[2]].get(target[2], 0.0)
 
 
 def dense(batch):
@@ -223,7 +232,8 @@ TEXTS = st.lists(WORDS | st.sampled_from([".", "?!", "-", "a'b", "\u200b", "É"]
     st.fixed_dictionaries(
         {
             "threshold": st.sampled_from([0.0, 0.3]), "top_k": st.sampled_from([None, 1, 2]),
-            "identity": st.booleans(), "relate": st.booleans(), "stop": st.booleans(),
+            "identity": st.sampled_from(["unknown", "always", "never"]), "relate": st.booleans(),
+            "stop": st.sampled_from([True, False, ["cab", "the"]]),
         }
     ),
 )  # fmt: skip
@@ -274,14 +284,21 @@ def test_both_sides_from_right_to_left():
     assert not is_identity(matrix("هذا كِتَاب", "این کتابی", table, tokenizer("e5-small")))
 
 
-def test_stop_words_of_either_language_take_no_part():
-    assert is_identity(matrix("die", "the"))
-    assert not is_identity(matrix("die", "the", stop=False))
-    found = matrix("rot", "the red")
-    assert not attends(found, 1, 5, 8) and attends(found, 1, 8, 11)
-    np.testing.assert_array_equal(found[5:8], np.eye(len(found))[5:8])  # not even their own pieces
+def test_stop_words_of_either_language_have_no_links():
+    found = matrix("rot", "the the red")
+    assert not attends(found, 1, 5, 11) and attends(found, 1, 11, 14)
+    # Their pieces are pieces of a word: each attends to those of its own word.
+    np.testing.assert_allclose(found[5:11, 5:11], np.kron(np.eye(2), np.full((3, 3), 1 / 3)), atol=1e-7)
     table = TranslationTable.from_dict({"haus": {"house": 1.0}, "und": {"band": 1.0}}, "de", "en")
-    assert matrix("und", "band", table)[1:4, 5:].max() == 0
+    for stop, linked in ((True, False), (False, True), (["Band"], False), (["die"], True)):
+        assert bool(matrix("und", "band", table, stop=stop)[1:4, 5:].max() > 0) is linked, stop
+
+
+def test_models_of_0_1_keep_how_they_linked():
+    encoder = PairEncoder(tokenizer("letters"), WordLinker(TABLE, linking=1))
+    found = dense(encoder.batch(encoder.pairs(["Haus"], ["the home"])))[0][6:, 6:]
+    assert "home" in long_list("en") and is_identity(found)  # without links, and the pieces apart
+    assert matrix("Haus", "the home")[9, 1] > 0
 
 
 @pytest.mark.parametrize(
@@ -292,9 +309,12 @@ def test_stop_words_of_either_language_take_no_part():
         ("Hund", "cat", {"top_k": 3}, True),
         ("Hund", "cat", {"top_k": 2}, False),
         ("1517", "1517", {}, True),
-        ("1517", "1517", {"identity": False}, False),
+        ("1517", "1517", {"identity": "never"}, False),
         ("Hund", "hund", {}, False),  # the table knows it,
         ("Hund", "hund", {"threshold": 0.9}, False),  # if only with improbable translations
+        ("Hund", "hund", {"identity": "always"}, True),
+        ("Hund", "dog", {"identity": "always"}, True),
+        ("und", "und", {"identity": "always"}, False),
         ("Katzenhaus", "house", {}, True),
         ("Katzenhaus", "house", {"relate": False}, False),
         ("und", "und", {}, False),

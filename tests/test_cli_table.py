@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -279,3 +280,17 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(run, monkeypatch, capfd, tables
     for args in (["report", "a.table", "b.table", "c.table"], ["diff", "a.table", "b.table"]):
         code, text, _ = run_command(monkeypatch, capfd, "table", *args)
         assert code == 0 and "…" not in text and max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.skipif(os.name != "posix", reason="bytes of arguments")
+@pytest.mark.parametrize(
+    ("word", "status", "expected"),
+    [("Straße", 0, "strasse (de → en)"), (b"Stra\xdfe", 1, r"error: expected words in UTF-8, found b'Stra\xdfe'")],
+)
+def test_lookup_where_the_locale_is_ascii_only(word, status, expected):
+    code = "import sys; from pyterrier_mart.cli import main; sys.argv[0] = 'pyterrier-mart'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "table", "lookup", "de-en", word], capture_output=True, encoding="utf-8",
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == status and expected in done.stdout + done.stderr, done.stdout + done.stderr

@@ -288,7 +288,7 @@ def test_what_was_saved_scores_as_before(trained, saved):
 def test_every_setting_is_saved(tmp_path):
     rank = mart(
         OTHER, mat_layers=(0, 2), placebo=True, pooling="pooler", translation_init="zero", max_length=100,
-        document_tokens=90, threshold=0.25, top_k=2, identity_matches=False, relate=False, stop=False,
+        document_tokens=90, threshold=0.25, top_k=2, identity="always", relate=False, stop=["im", "in"],
         text_field="body",
     )  # fmt: skip
     rank.save(tmp_path / "one")
@@ -297,6 +297,24 @@ def test_every_setting_is_saved(tmp_path):
         assert getattr(loaded, name) == getattr(rank, name), name
     rows = ROWS.rename(columns={"text": "body"})
     assert np.allclose(scores(loaded, rows), scores(rank, rows), atol=1e-6)
+
+
+def test_a_model_of_0_1_links_words_as_it_did(trained, saved, tmp_path):
+    def load(**settings):
+        path = tmp_path / f"old-{settings['identity_matches']}"
+        shutil.copytree(saved, path)
+        meta = json.loads((path / "pt_meta.json").read_text())
+        old = {name: value for name, value in meta["settings"].items() if name not in ("identity", "linking")}
+        (path / "pt_meta.json").write_text(json.dumps({**meta, "settings": {**old, **settings}}))
+        loaded = MARTReRanker.load(path, device="cpu")
+        loaded.save(tmp_path / "again", overwrite=True)
+        assert same(MARTReRanker.load(tmp_path / "again", device="cpu"), loaded)
+        return loaded
+
+    for matches, identity in ((True, "unknown"), (False, "never")):
+        loaded = load(identity_matches=matches)
+        assert loaded.identity == identity and loaded.linking == 1 and loaded.stop is True
+    assert not same(loaded, trained)  # "die" and "im" are stop words of several pieces
 
 
 def test_nothing_saved_is_a_pickle(saved):

@@ -21,6 +21,7 @@ from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.retrieval import bm25 as bm25_module
 from pyterrier_mart.retrieval.bm25 import dataset_name, engine_of
 from pyterrier_mart.retrieval.documents import checked
+from pyterrier_mart.stopwords import long_list
 
 DOCS = [
     {"docno": "d1", "text": "Fox fox dog bird"},
@@ -244,6 +245,11 @@ def test_stop_words_and_numbers_are_the_analyzers_business(engine, tmp_path):
     index = build(tmp_path / "stop", docs, engine=engine, stop=True)
     assert index.analyzer == Analyzer("en", stop=True) == BM25Index(index.path).analyzer
     assert index.bm25().search("the of").empty and len(index.bm25().search("1517")) == 1
+    meta = json.loads((index.path / "pt_meta.json").read_text())  # as of when there were long lists only
+    (index.path / "pt_meta.json").write_text(json.dumps({**meta, "analyzer": {**meta["analyzer"], "stop": True}}))
+    assert BM25Index(index.path).analyzer.stop == long_list("en")
+    with pytest.raises(ValueError, match="name another path"):
+        build(index.path, docs, engine=engine, stop=True)
     analyzer = Analyzer("en", stop=["house"], numbers=False)
     index = build(tmp_path / "own", docs, analyzer, engine=engine)
     assert BM25Index(index.path).analyzer == analyzer

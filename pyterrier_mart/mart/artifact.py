@@ -70,6 +70,9 @@ def read(
     """
     meta = read_meta(path, "saved MARTReRanker", _KIND, ("settings", "encoder", "weights"))
     found = meta["settings"]
+    if isinstance(found, dict) and "identity_matches" in found:  # 0.1: such a model links words as it did then
+        found["identity"] = "unknown" if found.pop("identity_matches") else "never"
+        found["linking"] = 1
     if not isinstance(found, dict) or set(found) != {*settings, "table"}:
         raise ValueError(f"damaged saved MARTReRanker {path}: {META} has the settings {found!r}")
     fingerprint = found.pop("table")

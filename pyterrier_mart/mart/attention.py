@@ -10,18 +10,24 @@ matrix is made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from pyterrier_mart.stopwords import function_words, long_list
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import TranslationTable
 from pyterrier_mart.translation.lookup import look_up
 
-__all__ = ["Links", "QueryLinks", "TranslationAttention", "WordLinker", "Words", "attention", "link"]
+__all__ = ["LINKING", "Links", "QueryLinks", "TranslationAttention", "WordLinker", "Words", "attention", "link"]
+
+
+#: How words are linked. Models that were trained otherwise keep it: under 1, stop words were those of the long lists,
+#: and their pieces attended to themselves alone.
+LINKING = 2
 
 
 class TranslationAttention(NamedTuple):
@@ -29,7 +35,7 @@ class TranslationAttention(NamedTuple):
 
     Attributes:
         words: int64 of shape (batch * n,): the word of each token, numbered through the batch. A token that is part
-            of no word (special tokens, punctuation, stop words, padding) is a word of its own.
+            of no word (special tokens, punctuation, padding) is a word of its own.
         rows: int64 of shape (links,): a word ...
         columns: int64 of shape (links,): ... the word that it attends to ...
         weights: float32 of shape (links,): ... and the probability of the translation. The first half are links from
@@ -58,24 +64,26 @@ class TranslationAttention(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words of a text that take part in the attention.
+    """Words of a text.
 
     Attributes:
         starts: int32, where each begins in the text, in code points.
         ends: int32, where each ends.
         keys: uint64, equal for words with equal normal forms (a hash: another process gives other keys).
+        stop: bool, whether each is a stop word, which has no links.
     """
 
     starts: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint64]
+    stop: npt.NDArray[np.bool_]
 
 
 class QueryLinks(NamedTuple):
     """What the words of a query translate to.
 
     Attributes:
-        words: int64, numbers of words in the query.
+        words: int64, numbers of words in the query, without stop words.
         keys: uint64, the key of a translation of each.
         weights: float32, its probability.
     """
@@ -104,7 +112,7 @@ class Links(NamedTuple):
 class WordLinker:
     """Finds the words of queries and documents, and the translations of the queries' words.
 
-    Words are those of the table's analyzers, before any wordpieces. Stop words of either language take no part. A word
+    Words are those of the table's analyzers, before any wordpieces. Stop words of either language have no links. A word
     that the table lacks is translated as :func:`~pyterrier_mart.translation.lookup.look_up` does, by itself and by the
     translations of its other forms, like the words of :class:`SMTQueryTranslator`.
 
@@ -112,9 +120,10 @@ class WordLinker:
         table: The table, from the queries' to the documents' language.
         threshold: Least probability of a translation.
         top_k: Maximum number of translations of a word; ``None`` for all.
-        identity: Whether unknown words are their own translations.
+        identity: Which words are their own translations: ``"unknown"`` ones, ``"always"`` all, or ``"never"`` any.
         relate: Whether unknown words get the translations of their other forms.
-        stop: Whether stop words are left out.
+        stop: Whether function words have no links (:mod:`pyterrier_mart.stopwords`), or the words that have none.
+        linking: See :data:`LINKING`.
     """
 
     def __init__(
@@ -123,31 +132,48 @@ class WordLinker:
         *,
         threshold: float = 0.0,
         top_k: int | None = None,
-        identity: bool = True,
+        identity: str = "unknown",
         relate: bool = True,
-        stop: bool = True,
+        stop: bool | Collection[str] = True,
+        linking: int = LINKING,
     ):
         self.table, self.threshold, self.top_k = table, threshold, top_k
         self.identity, self.relate = identity, relate
-        self.source, self.target = (
-            Analyzer(analyzer.lang, fold=analyzer.fold, stop=stop) for analyzer in (table.source, table.target)
+        self.linking = linking
+        self._stop_of_source, self._stop_of_target = (
+            self._stop_words(analyzer, stop) for analyzer in (table.source, table.target)
         )
         self._known: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]] = {}
 
+    def _stop_words(self, analyzer: Analyzer, stop: bool | Collection[str]) -> frozenset[str]:
+        if isinstance(stop, bool):
+            usual = long_list if self.linking < LINKING else function_words
+            stop = usual(analyzer.lang) if stop else ()
+        return analyzer.without(stop).stop_words
+
     def document(self, text: str) -> Words:
         """Returns the words of a document."""
-        return words_of(self.target, text)[1]
+        return self._words(self.table.target, self._stop_of_target, text)[1]
 
     def query(self, text: str) -> tuple[Words, QueryLinks]:
         """Returns the words of a query and what they translate to."""
-        names, words = words_of(self.source, text)
-        found = [self._translations(name) for name in names]
+        names, words = self._words(self.table.source, self._stop_of_source, text)
+        found = [self._translations(name) for name, stop in zip(names, words.stop.tolist(), strict=True) if not stop]
         links = QueryLinks(
             np.repeat(np.arange(len(found)), [len(keys) for keys, _ in found]),
             np.concatenate([keys for keys, _ in found] or [np.empty(0, np.uint64)]),
             np.concatenate([weights for _, weights in found] or [np.empty(0, np.float32)]),
         )
         return words, links
+
+    def _words(self, analyzer: Analyzer, stop: frozenset[str], text: str) -> tuple[Sequence[str], Words]:
+        """Returns the normal forms of a text's words, and the words."""
+        spans = analyzer.spans(text)
+        if self.linking < LINKING:
+            spans = [word for word in spans if word.text not in stop]
+        names, starts, ends = zip(*spans, strict=True) if spans else ((), (), ())
+        left_out = np.fromiter(map(stop.__contains__, names), bool, len(names))
+        return names, Words(np.array(starts, np.int32), np.array(ends, np.int32), keys_of(names), left_out)
 
     def _translations(self, word: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float32]]:
         if word not in self._known:
@@ -157,13 +183,6 @@ class WordLinker:
             probs = np.fromiter(weights.values(), np.float32, len(weights))
             self._known[word] = keys_of(list(weights)), np.minimum(probs, np.float32(1))
         return self._known[word]
-
-
-def words_of(analyzer: Analyzer, text: str) -> tuple[list[str], Words]:
-    """Returns the normal forms of a text's words, and the words."""
-    spans = analyzer.spans(text)
-    names, starts, ends = zip(*spans, strict=True) if spans else ((), (), ())
-    return list(names), Words(np.array(starts, np.int32), np.array(ends, np.int32), keys_of(names))
 
 
 def keys_of(words: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -209,7 +228,8 @@ def attention(words: npt.NDArray[np.int32], documents_from: Sequence[int], links
 
     Args:
         words: int32 of shape (batch, n): the word of each token, numbered from 0 in each pair with the query's words
-            first; -1 for a token that is part of no word. The pieces of a word stand side by side.
+            first; -1 for a token that is part of no word, less for the pieces of a stop word. The pieces of a word
+            stand side by side.
         documents_from: The number of each pair's first document word.
         links: The links between words, from :func:`link`. Words without a token in ``words`` (cut off) are left out.
 
@@ -218,7 +238,7 @@ def attention(words: npt.NDArray[np.int32], documents_from: Sequence[int], links
     """
     batch, n = words.shape
     begins = np.ones((batch, n), bool)
-    begins[:, 1:] = (words[:, 1:] < 0) | (words[:, 1:] != words[:, :-1])
+    begins[:, 1:] = (words[:, 1:] == -1) | (words[:, 1:] != words[:, :-1])
     number = np.cumsum(begins.ravel()) - 1  # of the word of each token, through the batch
     sizes = np.bincount(number, minlength=1).astype(np.float32)
     most = int(words.max(initial=-1)) + 1

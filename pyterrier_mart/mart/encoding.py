@@ -28,7 +28,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 Ints = npt.NDArray[np.int32]
 
-_NO_WORDS = Words(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint64))
+_NO_WORDS = Words(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint64), np.empty(0, bool))
 _NO_LINKS = QueryLinks(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
@@ -39,8 +39,8 @@ class EncodedText(NamedTuple):
         ids: int32 of shape (tokens,).
         starts: int32 of shape (tokens,): where each token begins in the text.
         ends: int32 of shape (tokens,): where each token ends.
-        words: int32 of shape (tokens,): the word that each is a piece of, -1 for none.
-        spans: The words; none without a table. Those of a query may have been cut off.
+        words: int32 of shape (tokens,): the word that each is a piece of, -1 for none, from -2 down for stop words.
+        spans: The words without stop words; none without a table. Those of a query may have been cut off.
         links: What the words of a query translate to.
     """
 
@@ -203,16 +203,15 @@ class PairEncoder:
                 warn(f"a query of more than {most} tokens is cut, to leave room for the document: {text[:60]!r}...")
             ids, starts, ends = ids[:most], starts[:most], ends[:most]
             words, links = self.linker.query(text) if self.linker is not None else (_NO_WORDS, _NO_LINKS)
-            yield EncodedText(ids, starts, ends, word_of_each(starts, ends, words), words, links)
+            yield EncodedText(ids, starts, ends, *numbered(starts, ends, words), links)
 
     def _encode_documents(self, texts: list[str]) -> Iterator[EncodedText]:
         for text, (ids, starts, ends) in zip(texts, self.tokens(texts, self.document_tokens), strict=True):
             end = int(ends.max(initial=0)) + _LONGEST_WORD
             words = self.linker.document(text[:end]) if self.linker is not None else _NO_WORDS
-            numbers = word_of_each(starts, ends, words)
+            numbers, spans = numbered(starts, ends, words)
             read = int(numbers.max(initial=-1)) + 1
-            spans = Words(words.starts[:read], words.ends[:read], words.keys[:read])
-            yield EncodedText(ids, starts, ends, numbers, spans, _NO_LINKS)
+            yield EncodedText(ids, starts, ends, numbers, Words(*(part[:read] for part in spans)), _NO_LINKS)
 
     def tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields each text's first ``most`` tokens and the characters that they come from, half-open."""
@@ -253,7 +252,7 @@ class PairEncoder:
             real = numbers[numbers >= 0]
             first, last = (int(real[0]), int(real[-1]) + 1) if len(real) else (0, 0)
             words[line, a:b] = query.words
-            words[line, c:d] = np.where(numbers >= 0, numbers - first + len(query.spans.keys), -1)
+            words[line, c:d] = np.where(numbers >= 0, numbers - first + len(query.spans.keys), numbers)
             keys.append(document.spans.keys[first:last])
             firsts.append(first)
         rows = torch.tensor([row for row, *_ in passages])
@@ -275,6 +274,13 @@ def word_of_each(starts: Ints, ends: Ints, words: Words) -> Ints:
     shares = at < len(words.ends)
     shares[shares] = words.starts[at[shares]] < ends[shares]
     return np.where(shares, at, -1).astype(np.int32)
+
+
+def numbered(starts: Ints, ends: Ints, words: Words) -> tuple[Ints, Words]:
+    """Returns the word of each token, as :class:`EncodedText` has it, and the words that are no stop words."""
+    numbers = np.where(words.stop, -2 - np.arange(len(words.stop)), np.cumsum(~words.stop) - 1)
+    found = np.append(numbers, -1)[word_of_each(starts, ends, words)]  # the last one is for tokens of no word
+    return found.astype(np.int32), Words(*(part[~words.stop] for part in words))
 
 
 def batch_words(words: Ints, counts: Any, firsts: Any, translation: TranslationAttention) -> BatchWords:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.artifact import weights_digest
-from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
+from pyterrier_mart.checks import check_choice, check_flag, check_number, check_stop, check_whole
 from pyterrier_mart.devices import DTYPES, resolve_device, resolve_dtype
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import artifact
 from pyterrier_mart.mart import examples as data
-from pyterrier_mart.mart.attention import WordLinker
+from pyterrier_mart.mart.attention import LINKING, WordLinker
 from pyterrier_mart.mart.encoding import PairEncoder
 from pyterrier_mart.mart.explanation import Explanation, explain
 from pyterrier_mart.mart.inference import LoadedModel, Scorer
@@ -28,14 +28,14 @@ from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.mart.training import train
 from pyterrier_mart.translation import TranslationTable
+from pyterrier_mart.translation.lookup import IDENTITIES
 
 __all__ = ["DEFAULT_ENCODER", "MARTReRanker"]
 
 DEFAULT_ENCODER = "bert-base-multilingual-uncased"
 # What decides scores besides weights and table; saved with them.
 _SETTINGS = (
-    "placebo", "max_length", "document_tokens", "threshold", "top_k", "identity_matches", "relate", "stop",
-    "text_field",
+    "placebo", "max_length", "document_tokens", "threshold", "top_k", "identity", "relate", "stop", "text_field",
 )  # fmt: skip
 
 
@@ -83,9 +83,11 @@ class MARTReRanker(pt.Estimator):
         document_tokens: Tokens of a document that are read.
         threshold: Least probability of a translation.
         top_k: Maximum number of translations of a word; ``None`` for all.
-        identity_matches: Whether a query word that the table lacks is its own translation (names, numbers).
+        identity: Which query words are their own translations: ``"unknown"`` to the table (names, numbers),
+            ``"always"`` (so that every word is linked to itself in the document) or ``"never"``.
         relate: Whether a query word that the table lacks gets the translations of its other forms and parts.
-        stop: Whether stop words take no part in the translation attention.
+        stop: Whether function words have no links in the translation attention (:mod:`pyterrier_mart.stopwords`),
+            or the words of both languages that have none.
         training: How :meth:`fit` trains.
         positives_text: Where :meth:`fit` finds the text of relevant documents that the first stage missed: a dataset
             with a ``text_loader``, a transformer that adds text to documents, or a function from a list of docnos to
@@ -120,9 +122,9 @@ class MARTReRanker(pt.Estimator):
         document_tokens: int = 800,
         threshold: float = 0.0,
         top_k: int | None = None,
-        identity_matches: bool = True,
+        identity: str = "unknown",
         relate: bool = True,
-        stop: bool = True,
+        stop: bool | Collection[str] = True,
         training: TrainingOptions | None = None,
         positives_text: Any = None,
         dtype: str = "float32",
@@ -141,17 +143,20 @@ class MARTReRanker(pt.Estimator):
         self.mat_layers = tuple(mat_layers)
         self.placebo, self.pooling, self.translation_init = placebo, pooling, translation_init
         self.max_length, self.document_tokens = max_length, document_tokens
-        self.threshold, self.top_k, self.identity_matches = threshold, top_k, identity_matches
-        self.relate, self.stop = relate, stop
+        self.threshold, self.top_k, self.identity = threshold, top_k, identity
+        check_stop(stop)
+        self.relate, self.stop = relate, stop if isinstance(stop, bool) else tuple(sorted(stop))
+        self.linking = LINKING
         self.training, self.positives_text = training, positives_text
         self.dtype, self.device, self.batch_tokens = dtype, device, batch_tokens
         self.text_field, self.verbose = text_field, verbose
-        for name in ("placebo", "identity_matches", "relate", "stop"):
+        for name in ("placebo", "relate"):
             check_flag(name, getattr(self, name))
         for name in ("max_length", "document_tokens", "top_k", "batch_tokens"):
             check_whole(name, getattr(self, name), optional=name in ("top_k", "batch_tokens"))
         check_number("threshold", threshold, 0, 1)
         check_choice("dtype", dtype, DTYPES)
+        check_choice("identity", identity, IDENTITIES)
         self.history: list[dict[str, Any]] | None = None
         self.weights: str | None = None  # a fingerprint, once they are not those that the encoder's name stands for
         self._loaded: LoadedModel | None = None
@@ -220,8 +225,8 @@ class MARTReRanker(pt.Estimator):
     def linker(self, table: TranslationTable) -> WordLinker:
         """Returns what finds words and their translations in a table, as the settings say."""
         return WordLinker(
-            table, threshold=self.threshold, top_k=self.top_k, identity=self.identity_matches, relate=self.relate,
-            stop=self.stop,
+            table, threshold=self.threshold, top_k=self.top_k, identity=self.identity, relate=self.relate,
+            stop=self.stop, linking=self.linking,
         )  # fmt: skip
 
     # --- learning ---------------------------------------------------------------------------------------------
@@ -285,7 +290,7 @@ class MARTReRanker(pt.Estimator):
     def settings(self) -> dict[str, Any]:
         """Returns what decides scores besides the weights, as JSON values; the table by its fingerprint."""
         table = self.table.fingerprint if self.table is not None else None
-        return {**{name: getattr(self, name) for name in _SETTINGS}, "table": table}
+        return {**{name: getattr(self, name) for name in _SETTINGS}, "linking": self.linking, "table": table}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Saves weights, tokenizer, table and settings to a directory.
@@ -323,11 +328,14 @@ class MARTReRanker(pt.Estimator):
             FileNotFoundError: If there is no such directory.
             ValueError: If it holds something else or is damaged, or the table is another one.
         """
-        meta, net, tokenizer, table = artifact.read(Path(path), _SETTINGS, table, accept_table)
+        meta, net, tokenizer, table = artifact.read(Path(path), (*_SETTINGS, "linking"), table, accept_table)
+        settings = dict(meta["settings"])
+        linking = settings.pop("linking")
         made = cls(
             meta["encoder"], table, mat_layers=net.config.mat_layers, pooling=net.config.pooling,
-            translation_init=net.config.translation_init, **{**meta["settings"], **options},
+            translation_init=net.config.translation_init, **{**settings, **options},
         )  # fmt: skip
+        made.linking = linking
         made._trained(LoadedModel(made._architecture(), net, tokenizer))
         made.history = meta.get("history")
         return made
@@ -364,13 +372,14 @@ class MARTReRanker(pt.Estimator):
         made = type(self)(**{**{name: getattr(self, name) for name in _DEFAULTS}, **attributes})
         if self.weights is not None and not set(attributes) & {"model", "mat_layers", "pooling", "translation_init"}:
             made._loaded, made.weights, made.history = self._loaded, self.weights, self.history
+            made.linking = self.linking
             if made.device != self.device:  # each stays where it computes
                 made._loaded = copy.deepcopy(self._loaded)
         return made
 
     def _key(self) -> tuple[object, ...]:
         settings = tuple(getattr(self, name) for name in _SETTINGS)
-        return *self._architecture(), self.table, settings, self.weights
+        return *self._architecture(), self.table, settings, self.linking, self.weights
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MARTReRanker):

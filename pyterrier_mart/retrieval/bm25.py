@@ -20,11 +20,13 @@ from pyterrier_mart.frames import warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.retrieval.documents import DOCNO, DOCNO_RULE, checked, documents_of
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
+from pyterrier_mart.stopwords import long_list
 from pyterrier_mart.text import Analyzer, QueryTerms, language_code, specs_of
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index", "engine_of"]
 
 _KIND = {"type": "sparse_index", "format": "mart", "format_version": 1}
+_FUNCTION_WORDS = "function words"  # what metadata say of stop=True
 
 
 def engine_of(name: str) -> Engine:
@@ -80,9 +82,12 @@ class BM25Index(pt.Artifact):
         self.engine: str = self.meta["engine"]
         settings = self.meta["analyzer"]
         try:
-            Analyzer.from_spec({key: settings[key] for key in ("lang", "fold", "version")})
-            options = {key: settings[key] for key in ("fold", "stop", "numbers")}
-            self.analyzer = Analyzer(settings["lang"], **options)
+            spec = {key: settings[key] for key in ("lang", "fold", "version")}
+            stop = settings["stop"]
+            if isinstance(stop, bool):  # before there were function words, True meant the long list
+                stop = long_list(settings["lang"]) if stop else False
+            stop = True if stop == _FUNCTION_WORDS else stop
+            self.analyzer = Analyzer.from_spec(spec, stop=stop, numbers=settings["numbers"])
         except (KeyError, TypeError, ValueError) as err:
             raise ValueError(f"cannot use the index {self.path} with the analyzer {settings!r}: {err}") from err
         if not (self.path / "index").is_dir():
@@ -257,7 +262,8 @@ def dataset_name(dataset: Any) -> str | None:
 
 
 def _settings(analyzer: Analyzer) -> dict[str, Any]:
-    stop = analyzer.stop if isinstance(analyzer.stop, bool) else sorted(analyzer.stop)
+    usual = _FUNCTION_WORDS if analyzer.stop else False
+    stop = usual if isinstance(analyzer.stop, bool) else sorted(analyzer.stop)
     return {**analyzer.spec, "stop": stop, "numbers": analyzer.numbers}
 
 

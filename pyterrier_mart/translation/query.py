@@ -11,7 +11,7 @@ import pyterrier as pt
 from pyterrier_mart.checks import check_number, check_whole
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.text import Analyzer, QueryTerms
+from pyterrier_mart.text import QueryTerms
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -86,7 +86,7 @@ class SMTQueryTranslator(pt.Transformer):
 
     def _prepare(self) -> None:
         self._prepared = self._key()
-        self._words = Analyzer(self.table.source.lang, fold=self.table.source.fold, stop=self.stop)
+        self._words = self.table.source.without(self.stop)
         self._known: dict[str, tuple[tuple[str, float], ...]] = {}
         self._spec = None if self.stemmer else self.table.target.spec
 

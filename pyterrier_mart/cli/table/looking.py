@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,6 +94,8 @@ def lookup(
     width = 20 if out.width >= _NARROW else 0  # the words need the room more
     nothing = True
     for given in words:
+        if any("\ud800" <= char <= "\udfff" for char in given):  # the word would be cut there
+            raise ValueError(f"expected words in UTF-8, found {os.fsencode(given)!r}")
         parts = known.source.tokens(given)
         if not parts:
             say(f"{given!r} has no word in it")
