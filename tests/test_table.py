@@ -438,7 +438,7 @@ def test_damage_that_is_found_where_it_is_read(saved, name, content):
 def test_tables_without_checksums_and_of_any_size(saved, tmp_path):
     without_checksums(saved.path)
     TranslationTable(saved.path).verify()
-    words = {f"w{i:08d}": {"x": 1.0} for i in range(40_000)}
+    words = {f"w{i:08d}": {"x": 1.0} for i in range(80_000)}
     large = build(words).save(tmp_path / "large")
     path = large.path / "source_text.npy"  # too large for all of it to be compared on opening, but its end is
     data = path.read_bytes()
