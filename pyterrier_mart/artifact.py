@@ -64,7 +64,7 @@ def checksums(directory: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def sampled(path: Path) -> str:
-    """Returns a fingerprint of a file's size and of at most 32 blocks of it (512 KiB), evenly spaced from end to end."""
+    """Returns a fingerprint of a file's size and of 32 blocks of it, evenly spaced: all of 512 KiB."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())  # of what is at hand the fastest
     with open(path, "rb", buffering=0) as stream:
