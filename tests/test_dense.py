@@ -242,6 +242,19 @@ def test_scores_below_zero_are_found_before_other_languages(tmp_path):
     assert found["score"].max() < 0 and set(found["docno"]) == {"d0", "d2", "d4"}
 
 
+def test_relative_paths_are_those_of_the_moment(tmp_path, monkeypatch):
+    dense().index(tmp_path / "i", DOCS)
+    (tmp_path / "model").symlink_to(models.bert())
+    usual = dense().retriever(DenseIndex(tmp_path / "i"))(TOPICS)
+    monkeypatch.chdir(tmp_path)
+    for model in ("model", Path("model")):
+        made = DenseRetriever(model, "i", device="cpu")
+        monkeypatch.chdir("/")
+        pd.testing.assert_frame_equal(made(TOPICS), usual)
+        pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(made))(TOPICS), usual)
+        monkeypatch.chdir(tmp_path)
+
+
 def test_one_result_for_each_query(tmp_path):
     one, best = dense().retriever(index(), num_results=1), dense().retriever(index())(TOPICS)
     pd.testing.assert_frame_equal(one(TOPICS), best[best["rank"] == 0].reset_index(drop=True))

@@ -237,9 +237,10 @@ def test_pickles_of_files_are_small(table, saved, tmp_path, monkeypatch):
     assert memory == table and memory.translations("Haus") == table.translations("haus")
     assert dict(memory.meta) == dict(table.meta)
     monkeypatch.chdir(tmp_path)
-    data = pickle.dumps(TranslationTable("table"))
+    opened = TranslationTable("table")
+    data = pickle.dumps(opened)
     monkeypatch.chdir("/")
-    assert pickle.loads(data) == table
+    assert pickle.loads(data) == pickle.loads(pickle.dumps(opened)) == table
 
 
 def test_vocabulary():

@@ -79,7 +79,7 @@ class DenseIndex(pt.Artifact):
     ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()  # wherever the process goes
         super().__init__(self.path)
         what = "index of vectors"
         self.meta = read_meta(self.path, what, _KIND, ("doc_count", "vec_size", "languages", *Provenance._fields))

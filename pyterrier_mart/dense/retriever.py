@@ -15,6 +15,7 @@ import pandas as pd
 import pyterrier as pt
 import torch
 
+from pyterrier_mart import encoders
 from pyterrier_mart.checks import check_whole
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.dense.encoder import (
@@ -103,7 +104,7 @@ class DenseRetriever(pt.Transformer):
     ):
         check_whole("num_results", num_results)
         check_whole("batch_size", batch_size)
-        self.model = model
+        self.model = encoders.anchored(model)
         self.dense_index = DenseIndex(dense_index) if isinstance(dense_index, (str, os.PathLike)) else dense_index
         self.post, self.num_results, self.batch_size, self.device = post, num_results, batch_size, device
         self.query_lang = None if query_lang is None else language_codes("query_lang", [query_lang])[0]

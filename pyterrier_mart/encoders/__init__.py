@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -17,7 +18,9 @@ from pyterrier_mart.encoders.conversion import PackagedEncoder, cache_dir, conve
 from pyterrier_mart.encoders.e5 import E5_SMALL
 from pyterrier_mart.encoders.minilm import MINILM_L6
 
-__all__ = ["PACKAGED", "PackagedEncoder", "cache_dir", "resolve"]
+__all__ = ["PACKAGED", "PackagedEncoder", "anchored", "cache_dir", "resolve"]
+
+T = TypeVar("T")
 
 #: The packaged encoders by name.
 PACKAGED: Mapping[str, PackagedEncoder] = {e.name: e for e in (E5_SMALL, MINILM_L6)}
@@ -63,3 +66,19 @@ def resolve(name: str | os.PathLike[str]) -> str:
             f"an encoder must be one of {', '.join(PACKAGED)}, a directory, or a model on a hub, not {name!r}"
         ) from err
     return name
+
+
+def anchored(model: T) -> T:
+    """Returns the name of an encoder as one that is the same wherever the process goes: directories become absolute.
+
+    What is loaded later must not depend on the working directory of that moment. Other values are returned as they are.
+    """
+    if (
+        not isinstance(model, (str, os.PathLike))
+        or model in PACKAGED
+        or os.path.isabs(model)
+        or not os.path.isdir(model)
+    ):
+        return model
+    path = Path(model).absolute()
+    return os.fspath(path) if isinstance(model, str) else path  # type: ignore[return-value]

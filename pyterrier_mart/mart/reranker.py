@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_stop, check_whole
 from pyterrier_mart.devices import DTYPES, resolve_device, resolve_dtype
@@ -138,7 +139,7 @@ class MARTReRanker(pt.Estimator):
                 "table is missing: name one, such as 'de-en', or ask for a baseline without translations "
                 "(mat_layers=() or placebo=True)"
             )
-        self.model = model
+        self.model = encoders.anchored(model)
         self.table = table if table is None or isinstance(table, TranslationTable) else TranslationTable.load(table)
         self.mat_layers = tuple(mat_layers)
         self.placebo, self.pooling, self.translation_init = placebo, pooling, translation_init
@@ -328,7 +329,7 @@ class MARTReRanker(pt.Estimator):
             FileNotFoundError: If there is no such directory.
             ValueError: If it holds something else or is damaged, or the table is another one.
         """
-        meta, net, tokenizer, table = artifact.read(Path(path), (*_SETTINGS, "linking"), table, accept_table)
+        meta, net, tokenizer, table = artifact.read(Path(path).absolute(), (*_SETTINGS, "linking"), table, accept_table)
         settings = dict(meta["settings"])
         linking = settings.pop("linking")
         made = cls(

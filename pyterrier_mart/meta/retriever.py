@@ -309,7 +309,7 @@ class MetaSBERTModel(pt.Artifact):
     ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()  # wherever the process goes
         super().__init__(self.path)
         self.meta = artifact.read_metadata(self.path)
 

@@ -60,7 +60,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
     ARTIFACT_PACKAGE_HINT = "pyterrier-mart"
 
     def __init__(self, path: str | os.PathLike[str]):
-        super().__init__(Path(path))
+        super().__init__(Path(path).absolute())  # wherever the process goes
         self._set(*storage.open_directory(Path(path)), where=str(path))
 
     # --- construction -----------------------------------------------------------------------------------------

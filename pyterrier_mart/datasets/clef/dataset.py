@@ -115,7 +115,7 @@ class CLEF(MartDataset):
         self.topic_fields = (topic_fields,) if isinstance(topic_fields, str) else tuple(topic_fields)
         for field in self.topic_fields:
             check_choice("topic_fields", field, _TOPIC_FIELDS)
-        self._home = Path(home).expanduser() if home is not None else None
+        self._home = Path(home).expanduser().absolute() if home is not None else None
         self._catalogue: Catalogue | None = None
         self._documents: DocumentStore | None = None
         suffix = f"/{'+'.join(self.collections)}" * (self.collections != usual)
