@@ -98,6 +98,9 @@ class MAMLAlign(MetaLearner):
 
     With ``share="separate"`` the teacher has weights of its own, which start as the model's: they minimise L_Y, and the
     model, which is the student, L_Z / 2 + λ L_kd, which never changes the teacher.
+
+    That gradients are of first order, that teacher and student share their weights, and that the distillation does not
+    change the teacher, are choices of ours where the paper is open: see :meth:`MetaConfig.paper`.
     """
 
     def __init__(self, encoder: TextEncoder, config: MetaConfig):
