@@ -25,12 +25,11 @@ negatives (6). The transfer mode ``trans`` trains on development articles too, i
 
 ``--preset paper`` has the paper's settings (``MetaConfig.paper``), encoder, lengths and paragraphs, MAML in the mode
 ``trans``, and trains until the development set stops it; ``--preset code`` those of the authors' code. An option that
-is given counts in any case. Small ones, which take minutes on a CPU::
+is given counts in any case. All at once in minutes on a CPU, where nothing is learned (``results/meta.md`` has more)::
 
-    python -m experiments.meta --preset paper --systems maml fine-tune --encoder e5-small --folds 0 --steps 4 --dev 1 \
-        --dev-languages de el --doc-text sentence --max-length 32 64 --sts off --set inner_steps=1
-    python -m experiments.meta --figure 4 --folds 0 --steps 4 --dev 0 --sts off --set inner_steps=1
-    python -m experiments.meta --systems t-train-maml --translated DIR --folds 0 --steps 4 --dev 0 --sts off
+    python -m experiments.meta --preset paper --systems zero-shot maml fine-tune --encoder minilm-l6-en --folds 0 \
+        --steps 4 --dev 1 --dev-languages de el --doc-text sentence --languages ar de el hi --max-length 8 12 \
+        --sts off --set inner_steps=1 --set maml.k_shot=2 --set maml.q_query=2
 """
 
 from __future__ import annotations

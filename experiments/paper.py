@@ -32,11 +32,11 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 #: The paper's values of options, and where it says nothing, those of its authors' code (initialisation, words that link
 #: to themselves). For want of a source, BM25's parameters and the threshold are as always.
 PRESET: Mapping[str, Any] = {
-    "relate": False, "smt_stop": True, "k1": 0.9, "b": 0.4, "stop": True, "threshold": 0.0, "uniform": True,
-    "links": "all", "mat_layers": [-3, -2], "pooling": "cls", "init": "random", "depth": 100, "negative_depth": 500,
-    "epochs": 100, "patience": 20, "learning_rate": 2e-5, "new_learning_rate": None, "batch_size": 2, "accumulation": 8,
-    "schedule": "constant_with_warmup", "freeze_layers": None, "loss": "pairwise-cross-entropy", "max_grad_norm": None,
-    "validation_depth": 100, "validation_queries": None,
+    "relate": False, "smt_stop": True, "k1": 0.9, "b": 0.4, "stop": True, "identity": "always", "threshold": 0.0,
+    "uniform": True, "links": "all", "mat_layers": [-3, -2], "pooling": "cls", "init": "random", "depth": 100,
+    "negative_depth": 500, "epochs": 100, "patience": 20, "learning_rate": 2e-5, "new_learning_rate": None,
+    "batch_size": 2, "accumulation": 8, "schedule": "constant_with_warmup", "freeze_layers": None,
+    "loss": "pairwise-cross-entropy", "max_grad_norm": None, "validation_depth": 100, "validation_queries": None,
 }  # fmt: skip
 
 #: How a file with values is written.

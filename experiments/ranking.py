@@ -37,7 +37,8 @@ _LEARNING = (
 # The usual values of options that came later: only others are written beside results, so that older ones are found.
 _FIRST_STAGE = {"relate": True, "smt_stop": False, "k1": 0.9, "b": 0.4}
 _LATER: Mapping[str, Any] = {
-    **_FIRST_STAGE, "stop": True, "threshold": 0.0, "loss": "pairwise-cross-entropy", "max_grad_norm": 1.0
+    **_FIRST_STAGE, "stop": True, "identity": "unknown", "threshold": 0.0, "loss": "pairwise-cross-entropy",
+    "max_grad_norm": 1.0,
 }  # fmt: skip
 
 
@@ -83,6 +84,12 @@ def arguments(description: str | None, pairs: Mapping[str, Collection[str]]) -> 
     model.add_argument("--pooling", default="cls", choices=["cls", "pooler"])
     model.add_argument("--init", default="identity", choices=["identity", "random", "zero"])
     model.add_argument("--threshold", type=between(0, 1), default=0.0, help="least probability of a translation (0)")
+    model.add_argument(
+        "--identity",
+        choices=["unknown", "always", "never"],
+        default="unknown",
+        help="words of topics that MART links to themselves: those that the table lacks, all, or none (unknown)",
+    )
     model.add_argument(
         "--stop",
         type=words,
@@ -227,8 +234,8 @@ class Setting:
         )  # fmt: skip
         defaults: dict[str, Any] = {
             "table": self.table, "mat_layers": tuple(a.mat_layers), "translation_init": a.init, "pooling": a.pooling,
-            "relate": a.relate, "stop": a.stop, "threshold": a.threshold, "training": training,
-            "positives_text": self.data, "device": a.device, "verbose": True,
+            "relate": a.relate, "stop": a.stop, "identity": a.identity, "threshold": a.threshold,
+            "training": training, "positives_text": self.data, "device": a.device, "verbose": True,
         }  # fmt: skip
         return MARTReRanker(encoder_of(a), **{**defaults, **options})
 
@@ -247,12 +254,15 @@ class Setting:
             label: The name of the system.
             **options: As in :meth:`ranker`.
         """
+        from pyterrier_mart.mart.attention import LINKING  # torch: not before the options are checked
+
         table = options.get("table", self.table)
         own = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
         settings = {
             "encoder": Path(encoder_of(self.args)).name,
             **{name: getattr(self.args, name) for name in _LEARNING},
             **self._unusual(_LATER),
+            "linking": LINKING,
             **own,
             "table": table.fingerprint,
             "first_stage": self.table.fingerprint,

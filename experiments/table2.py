@@ -16,8 +16,8 @@ device works through pairs and folds::
     python -m experiments.table2 --data xquad-r --pairs de-en --folds 0 --epochs 2 --depth 10
 
 The defaults are ours. ``--preset paper`` has the paper's setting: no translations of other forms, stop words of topics
-dropped, no clipping of gradients, translation heads that start at random, PanLex without its qualities (in Table 4). An
-option that is given counts in any case::
+dropped, all words linked to themselves, no clipping of gradients, translation heads that start at random, PanLex
+without its qualities (Table 4), the gap over all links (Figure 4). An option that is given counts in any case::
 
     python -m experiments.table2 --data xquad-r --pairs de-en --folds 0 --preset paper --epochs 1 --train-size 40 \
         --depth 5 --negative-depth 20 --validation-queries 0

@@ -20,7 +20,7 @@ from experiments import figure4, figure5, paper, parallel, ranking, report, stud
 from experiments.claims import claimed
 from experiments.outcome import Outcome
 from experiments.ranking import Deeper, RestOf, languages
-from pyterrier_mart import MARTReRanker, TranslationTable
+from pyterrier_mart import MARTReRanker, TrainingOptions, TranslationTable
 from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.datasets.clef import CLEF
 from pyterrier_mart.evaluation import CrossValidation, Fold
@@ -386,25 +386,37 @@ def test_the_papers_setting_reaches_what_is_run(home):
     setting = prepared(home, "--preset", "paper", "--k1", "1.2")
     smt, rank = setting.translator, setting.ranker("MART", FOLD)
     assert (smt.relate, smt.stop) == (False, True) and (setting.bm25.k1, setting.bm25.b) == (1.2, 0.4)
-    assert (rank.relate, rank.threshold, rank.translation_init) == (False, 0.0, "random")
+    assert (rank.relate, rank.threshold, rank.translation_init, rank.identity) == (False, 0.0, "random", "always")
     assert rank.training.max_grad_norm is None and rank.training.loss == "pairwise-cross-entropy"
     assert rank.training.learning_rate == 1e-3  # named, so that it counts
     deep = setting.pipeline(rank, FOLD)[0]
     assert deep.deep[1].k1 == 1.2 and deep.deep[0] is smt
 
 
-def test_all_options_reach_what_is_run(home):
-    setting = prepared(home, "--no-relate", "--smt-stop", "--b", "0.7", "--threshold", "0.2", "--stop", "none",
-                       "--loss", "pairwise-softmax", "--max-grad-norm", "2")  # fmt: skip
+def test_all_options_reach_what_is_run(home, tmp_path):
+    (tmp_path / "stop.txt").write_text("the\nder\n", encoding="utf-8")
+    setting = prepared(home, "--no-relate", "--smt-stop", "--b", "0.7", "--threshold", "0.2", "--stop",
+                       tmp_path / "stop.txt", "--identity", "never", "--loss", "pairwise-softmax",
+                       "--max-grad-norm", "2")  # fmt: skip
     rank = setting.ranker("MART", FOLD)
-    assert (rank.relate, rank.threshold, rank.stop) == (False, 0.2, False)
+    assert (rank.relate, rank.threshold, rank.stop, rank.identity) == (False, 0.2, ("der", "the"), "never")
     assert (rank.training.loss, rank.training.max_grad_norm, setting.bm25.b) == ("pairwise-softmax", 2.0, 0.7)
     changed = {"relate": False, "smt_stop": True, "b": 0.7}
     assert setting.first().settings == {"table": setting.table.fingerprint, **changed}
     assert setting.human().settings == {"b": 0.7}
-    more = {"threshold": 0.2, "stop": False, "loss": "pairwise-softmax", "max_grad_norm": 2.0}
+    more = {"threshold": 0.2, "stop": ["der", "the"], "identity": "never"}
+    more |= {"loss": "pairwise-softmax", "max_grad_norm": 2.0}
     usual, made = prepared(home).mart("MART").settings, setting.mart("MART").settings
     assert {name: value for name, value in made.items() if name not in usual} == {**changed, **more}
+
+
+def test_without_options_all_is_as_the_package_does_it(home):
+    """What a re-ranker does by default is what is measured by default."""
+    rank, own, usual = prepared(home).ranker("MART", FOLD), MARTReRanker(models.bert(), "de-en"), TrainingOptions()
+    for name in ("mat_layers", "pooling", "translation_init", "relate", "stop", "identity", "threshold"):
+        assert getattr(rank, name) == getattr(own, name)
+    for name in ("loss", "max_grad_norm", "batch_size", "accumulation", "learning_rate", "epochs", "patience"):
+        assert getattr(study.parse(table2.STUDY, [])[0], name) == getattr(usual, name)
 
 
 def test_the_papers_setting_is_complete():
