@@ -27,9 +27,8 @@ _EIGHT_BIT = {
     **dict.fromkeys(("ar", "fa"), "cp1256"),
     "el": "cp1253", "th": "cp874", "tr": "cp1254", "vi": "cp1258", "zh": "gb18030",
 }  # fmt: skip
-#: Encodings of Cyrillic letters, the usual one first, and the letters that more than half of a text consists of.
-_CYRILLIC = ("cp1251", "koi8-u", "iso8859-5", "cp866")
-_FREQUENT = re.compile("[оеаинтсрвл]", re.IGNORECASE)
+#: Encodings of Cyrillic letters, the usual one first, with the letters that more than half of a text consists of.
+_CYRILLIC = {codec: "оеаинтсрвлОЕАИНТСРВЛ".encode(codec) for codec in ("cp1251", "koi8-u", "iso8859-5", "cp866")}
 _ASCII = bytes(range(128))
 _STRAY = re.compile(rb"((?:[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+)|[\x80-\xff]")
 
@@ -78,9 +77,9 @@ def eight_bit(data: bytes, language: str) -> str:
         language: ISO 639-1 code of its language; "" if it is not known.
     """
     codec = _EIGHT_BIT.get(language, "cp1252")
-    if codec != _CYRILLIC[0]:
+    if codec not in _CYRILLIC:
         return codec
-    return max(_CYRILLIC, key=lambda name: len(_FREQUENT.findall(data.decode(name, "replace"))))
+    return min(_CYRILLIC, key=lambda name: len(data.translate(None, _CYRILLIC[name])))
 
 
 def decode(data: bytes, language: str = "") -> tuple[str, str]:
@@ -118,8 +117,10 @@ def decode_mixed(data: bytes, codec: str) -> str:
 
     In languages that have many letters beyond ASCII, two of them can happen to look like a character in UTF-8.
     """
-    in_utf_8 = len(data.decode("utf-8", "ignore").encode().translate(None, _ASCII))
-    if in_utf_8 and (codec == "cp1252" or in_utf_8 * 2 > len(data.translate(None, _ASCII))):
+    kept = data.decode("utf-8", "ignore")
+    if not kept.isascii() and (
+        codec == "cp1252" or len(kept.encode().translate(None, _ASCII)) * 2 > len(data.translate(None, _ASCII))
+    ):
         parts = _STRAY.sub(lambda match: match[0] if match[1] else match[0].decode(codec, "replace").encode(), data)
         return parts.decode("utf-8", "replace")
     try:
