@@ -238,6 +238,11 @@ def test_passages_in_another_language_than_their_name_says(home, said, told, sit
         CIRAL(said).documents()
 
 
+def test_tab_separated_passages_in_another_language(home):
+    write(home / "so.tsv", [f"X#1#{i}\t{text}\n" for i, text in enumerate(native("yo"))])
+    assert "passages are in yoruba" in ciral.scan(home).ignored["so.tsv"]
+
+
 @languages
 def test_passages_in_the_language_that_their_name_says(home, language):
     docnos = CIRAL(language).get_qrels()["docno"].drop_duplicates()

@@ -128,7 +128,7 @@ def other_language(passages: Mapping[str, str], language: str) -> str:
     texts = []
     for line in passages.values():
         try:
-            texts.append(parse_passage(line, ())[1]["text"])
+            texts.append(parse_passage(line, _COLUMNS.get(line.count("\t") + 1, ()))[1]["text"])
         except (ValueError, RecursionError):
             continue
     looks = contradiction("\n".join(texts), language).lower()
