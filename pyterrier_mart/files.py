@@ -26,7 +26,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_directory", "atomic_file", "check_free", "sha256"]
+__all__ = ["CACHE_VARIABLE", "atomic_directory", "atomic_file", "check_free", "in_cache", "sha256"]
+
+#: Environment variable with the folder for what can be made again: document stores, converted encoders.
+CACHE_VARIABLE = "PYTERRIER_MART_CACHE"
 
 #: What is raised without the name of a file when there is no room for what is written to it.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -204,6 +207,24 @@ def unlock(descriptor: int | None) -> None:
     """Lets a lock go."""
     if descriptor is not None:
         os.close(descriptor)
+
+
+@contextmanager
+def in_cache(path: Path) -> Iterator[None]:
+    """Makes errors of writing to ``path`` in the cache tell where users may put the cache.
+
+    Raises:
+        OSError: Of the same type and number.
+    """
+    try:
+        yield
+    except OSError as err:
+        name = os.fspath(err.filename or "")
+        if os.fspath(path.parent) not in str(err) and not (name and os.fspath(path).startswith(name)):
+            raise
+        error = type(err)(f"{err}; set {CACHE_VARIABLE} to a folder that can be written, on a disk with room")
+        error.errno = err.errno
+        raise error from err
 
 
 @contextmanager

@@ -11,6 +11,9 @@ import threading
 import pytest
 from safetensors import SafetensorError
 
+from pyterrier_mart import encoders
+from pyterrier_mart.datasets.paths import stores
+from pyterrier_mart.datasets.store import build_store
 from pyterrier_mart.files import atomic_directory, atomic_file
 
 
@@ -232,3 +235,29 @@ def test_directory_is_not_lost_with_its_parent(tmp_path):
     with pytest.raises(FileNotFoundError), atomic_directory(tmp_path / "gone" / "out") as tmp:
         tmp.rmdir()
         tmp.parent.rmdir()
+
+
+# ------------------------------------------------------------------------------------------------------------ cache
+
+
+@pytest.mark.parametrize("cache", ["file", "file/below", "/dev/null/x", "/proc/none"])
+@pytest.mark.parametrize("use", ["store", "encoder"])
+def test_errors_of_the_cache_say_how_to_move_it(tmp_path, monkeypatch, cache, use):
+    (tmp_path / "file").write_text("text")
+    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / cache))
+    with pytest.raises(OSError, match=r"(file|null|none).*; set PYTERRIER_MART_CACHE to a folder that can be written"):
+        if use == "encoder":
+            encoders.resolve("minilm-l6-en")
+        else:
+            build_store(stores("clef") / "a.store", [tmp_path / "file"], lambda *_: [], fields=["text"])
+
+
+def test_errors_of_sources_do_not_blame_the_cache(tmp_path, monkeypatch):
+    def read(source, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(source))
+
+    monkeypatch.setenv("PYTERRIER_MART_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "source").write_text("text")
+    with pytest.raises(PermissionError) as caught:
+        build_store(stores("clef") / "a.store", [tmp_path / "source"], read, fields=["text"])
+    assert "PYTERRIER_MART_CACHE" not in str(caught.value)

@@ -620,6 +620,29 @@ def test_pisa_is_not_started_on_a_full_disk(tmp_path, monkeypatch):
     assert index.bm25().search("cat")["docno"].tolist() == ["d"]
 
 
+FULL = """
+    import resource, sys
+    from pyterrier_mart import bm25_index
+    from pyterrier_mart.retrieval.terrier import start_java
+
+    start_java()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))  # what fails as a full disk does
+    documents = [{"docno": f"d{i}", "text": f"w{i} x{i % 7}"} for i in range(1000)]
+    try:
+        bm25_index(documents, sys.argv[1], "en", engine="terrier", progress=False)
+    except OSError as err:
+        print(err)
+"""
+
+
+@needs_java
+def test_terrier_on_a_full_disk_says_where(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path / "index")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=100)
+    assert f"cannot write {tmp_path / 'index'}: Terrier's index is not whole" in done.stdout
+    assert done.returncode == 0 and os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(("said", "lang"), [("nld", None), ("dt", "nl"), ("nl", "nld")])
 def test_a_dataset_may_name_its_language_otherwise(said, lang, tmp_path):
     class Dutch:

@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pyterrier as pt
 
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import CACHE_VARIABLE, atomic_file
 
-__all__ = ["CACHE_VARIABLE", "home", "remember", "stores"]
+__all__ = ["home", "remember", "stores"]
 
-#: Environment variable with the folder for stores. By default they are in PyTerrier's home.
-CACHE_VARIABLE = "PYTERRIER_MART_CACHE"
 _FILE = "pyterrier_mart/homes.json"  # by PyTerrier's home
 
 
@@ -77,6 +75,9 @@ def stores(name: str, folder: Path | None = None) -> Path:
         name: The collection's name, such as ``"clef"``.
         folder: Where the collection lies. Two folders, say of two releases, are told apart by their paths. ``None``:
             the folder for those of all.
+
+    Returns:
+        A folder in the one that ``PYTERRIER_MART_CACHE`` names, by default PyTerrier's home.
     """
     given = os.environ.get(CACHE_VARIABLE, "").strip()
     found = Path(given or Path(pt.io.pyterrier_home()) / "pyterrier_mart").expanduser().resolve() / name

@@ -20,6 +20,7 @@ import pyterrier as pt
 from filelock import FileLock
 
 from pyterrier_mart.archives import ArchiveError
+from pyterrier_mart.files import in_cache
 from pyterrier_mart.problems import Problems
 
 __all__ = ["DocumentStore", "build_store"]
@@ -142,19 +143,25 @@ def build_store(
     identities = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
     plan = {"format": _FORMAT, "fields": [*fields], "meta": meta, "sources": identities}
     if not is_built(path, plan):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            if not is_built(path, plan):
-                partial = Path(f"{path}.partial")
-                partial.unlink(missing_ok=True)
-                try:
-                    write_store(partial, sources, read, plan, verbose)
-                    partial.replace(path)
-                except sqlite3.OperationalError as err:
-                    raise OSError(f"cannot write the document store {path}: {err}") from err
-                finally:
-                    partial.unlink(missing_ok=True)
+        with in_cache(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock"):
+                if not is_built(path, plan):
+                    write_whole(path, sources, read, plan, verbose)
     return DocumentStore(path)
+
+
+def write_whole(path: Path, sources: Sequence[Path], read: Reader, plan: Mapping[str, Any], verbose: bool) -> None:
+    """Writes a store that appears when it is complete."""
+    partial = Path(f"{path}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        write_store(partial, sources, read, plan, verbose)
+        partial.replace(path)
+    except sqlite3.OperationalError as err:
+        raise OSError(f"cannot write the document store {path}: {err}") from err
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_store(path: Path, sources: Sequence[Path], read: Reader, plan: Mapping[str, Any], verbose: bool) -> None:

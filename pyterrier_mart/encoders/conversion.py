@@ -18,7 +18,7 @@ from filelock import FileLock
 from safetensors.numpy import save_file
 
 from pyterrier_mart.artifact import meta_bytes
-from pyterrier_mart.files import atomic_directory, sha256
+from pyterrier_mart.files import CACHE_VARIABLE, atomic_directory, in_cache, sha256
 
 __all__ = [
     "Float", "PackagedEncoder", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
@@ -69,7 +69,7 @@ def cache_dir() -> Path:
 
     That is ``$PYTERRIER_MART_CACHE``, else ``pyterrier_mart`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
-    if own := os.environ.get("PYTERRIER_MART_CACHE"):
+    if own := os.environ.get(CACHE_VARIABLE):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "pyterrier_mart"
@@ -90,11 +90,12 @@ def converted(encoder: PackagedEncoder) -> Path:
     directory = cache_dir() / "encoders" / f"{encoder.name}-{key[:16]}"
     if intact(directory):
         return directory
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{directory}.lock"):
-        if not intact(directory):  # another process may have converted it
-            source = {"package": encoder.package, "version": distribution.version, "known": known, "sha256": digests}
-            _convert(encoder, paths, source, directory)
+    with in_cache(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{directory}.lock"):
+            if not intact(directory):  # another process may have converted it
+                source = {"package": encoder.package, "version": distribution.version, "known": known}
+                _convert(encoder, paths, {**source, "sha256": digests}, directory)
     return directory
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,28 +25,49 @@ _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term wo
 
 
 def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
-    """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``."""
+    """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``.
+
+    Raises:
+        OSError: If the index is not whole, which Terrier would only log.
+    """
     start_java()
     # Terrier would apply its own stemmer and stop words to documents and queries.
     options: dict[str, Any] = {"stemmer": None, "stopwords": None, "meta": {"docno": 101}}
     indexer = pt.IterDictIndexer(str(path), pretokenised=True, verbose=False, threads=threads, **options)
     errors: list[Exception] = []
+    sizes: list[float] = [0, 0, 0]
 
     def spelled() -> Iterator[Document]:
         # Terrier reads in a thread of its own, and would make an index of the documents before an error.
         try:
             for document in documents:
-                yield {**document, "toks": shortened(document["toks"])}
+                toks = shortened(document["toks"])
+                sizes[:] = sizes[0] + 1, sizes[1] + sum(toks.values()), sizes[2] + len(toks)
+                yield {**document, "toks": toks}
         except Exception as err:
             errors.append(err)
 
+    found: object
     try:
         indexer.index(spelled())
-    except Exception:
-        if not errors:
-            raise
+        found = None if errors else sizes_of(path)
+    except Exception as err:  # the bridge to Java raises no narrower class
+        found = err
     if errors:
         raise errors[0]
+    if found != sizes:
+        what = f"Terrier's index is not whole ({found} documents, words and postings of {sizes}), as on a full disk"
+        raise OSError(errno.EIO, what, os.fspath(path))
+
+
+def sizes_of(path: Path) -> list[int] | None:
+    """Returns how many documents, words and postings an index says it has; ``None`` if it lacks a part."""
+    index = pt.terrier.IndexFactory.of(str(path))
+    said = index.getCollectionStatistics()
+    whole = all(map(index.hasIndexStructure, ("inverted", "lexicon", "meta", "document")))
+    sizes = [said.getNumberOfDocuments(), said.getNumberOfTokens(), said.getNumberOfPointers()]
+    index.close()
+    return sizes if whole else None
 
 
 def start_java() -> None:

@@ -27,7 +27,7 @@ from pyterrier_mart.datasets.clef.encodings import ascii_parts, read_head, utf_1
 from pyterrier_mart.datasets.clef.qrels import are_judgments, names_documents, read_qrels
 from pyterrier_mart.datasets.clef.topics import Topic, is_topic, read_topics
 from pyterrier_mart.datasets.paths import stores
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import atomic_file, in_cache
 from pyterrier_mart.problems import Problems
 
 __all__ = ["Catalogue", "below", "scan", "stamp_of"]
@@ -156,7 +156,7 @@ def scan(folder: str | os.PathLike[str], *, verbose: bool = False) -> Catalogue:
     finally:
         if len(found) > len(known):
             content = {"version": _VERSION, "files": {name: asdict(finding) for name, finding in found.items()}}
-            with atomic_file(cache) as tmp:
+            with in_cache(cache), atomic_file(cache) as tmp:
                 tmp.write_bytes(gzip.compress(json.dumps(content).encode(), compresslevel=4))
     catalogue = merged(home, {name: found[name] for name in tree})
     for err in unreadable:
