@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyterrier_mart.files import sha256
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["META", "check_files", "checksums", "meta_bytes", "read_meta", "weights_digest"]
+__all__ = ["META", "check_files", "checksums", "digests_of", "meta_bytes", "read_meta", "reader_of", "weights_digest"]
 
 META = "pt_meta.json"
+#: What reads the package's artifacts, by their type and format.
+_READERS = {
+    ("dense_index", "mart"): "DenseIndex",
+    ("reranker", "mart"): "MARTReRanker.load",
+    ("sparse_index", "mart"): "BM25Index",
+    ("text_encoder", "mart_sbert"): "MetaSBERTRetriever.load",
+    ("translation_table", "mart"): "TranslationTable.load",
+}
 
 _SAMPLE, _BLOCK = 32, 1 << 14  # blocks of a file, and their bytes: opening it must not take longer for its size
 
@@ -41,13 +51,16 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     try:
         meta = json.loads((directory / META).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{directory} is no {what}: it has no {META}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as err:
+        encoder = "; it is an encoder to start from" if (directory / "config.json").is_file() else ""
+        raise ValueError(f"{directory} is no {what}: it has no {META}{encoder}") from None
+    except (ValueError, RecursionError) as err:
         raise ValueError(f"damaged {what} {directory}: {META} is not JSON ({err})") from err
     kind = {key: value for key, value in expected.items() if key != "format_version"}
     found = {key: meta.get(key) for key in kind} if isinstance(meta, dict) else {}
     if found != kind:
-        raise ValueError(f"{directory} is no {what}: {META} says {found}, expected {kind}")
+        reader = reader_of(directory)
+        hint = f"; {reader}({str(directory)!r}) reads it" if reader is not None else ""
+        raise ValueError(f"{directory} is no {what}: {META} says {found}, expected {kind}{hint}")
     if meta.get("format_version") != expected["format_version"]:
         raise ValueError(
             f"cannot read the {what} {directory}: its format_version is {meta.get('format_version')!r}, this version "
@@ -56,6 +69,27 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     if missing := [key for key in required if key not in meta]:
         raise ValueError(f"damaged {what} {directory}: {META} lacks {', '.join(missing)}")
     return dict(meta)
+
+
+def reader_of(directory: Path) -> str | None:
+    """Returns what reads a directory, such as ``"TranslationTable.load"``; None if it is no artifact of the package."""
+    try:
+        meta = json.loads((directory / META).read_bytes())
+        return _READERS.get((meta["type"], meta["format"]))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def digests_of(directory: Path, *, skip: Collection[str] = ()) -> dict[str, str]:
+    """Returns the SHA-256 of each file of an artifact, for its metadata.
+
+    Args:
+        directory: The artifact.
+        skip: Names of files and directories at its top whose content is checked otherwise.
+    """
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    names = {path.relative_to(directory): path for path in files}
+    return {name.as_posix(): sha256(path) for name, path in names.items() if name.parts[0] not in skip}
 
 
 def checksums(directory: Path, names: Iterable[str]) -> dict[str, str]:
@@ -74,8 +108,10 @@ def sampled(path: Path) -> str:
     return digest.hexdigest()
 
 
-def check_files(directory: Path, what: str, expected: Mapping[str, str]) -> None:
-    """Checks that files are as :func:`checksums` found them.
+def check_files(
+    directory: Path, what: str, expected: Mapping[str, str], fingerprint: Callable[[Path], str] = sampled
+) -> None:
+    """Checks that files are as :func:`checksums` or, with ``sha256``, :func:`digests_of` found them.
 
     Raises:
         ValueError: If one is missing or differs; the message names it.
@@ -83,7 +119,7 @@ def check_files(directory: Path, what: str, expected: Mapping[str, str]) -> None
     if not isinstance(expected, dict):
         raise ValueError(f"damaged {what} {directory}: {META} has the checksums {expected!r:.80}")
     for name, digest in expected.items():
-        if not (directory / name).is_file() or sampled(directory / name) != digest:
+        if not (directory / name).is_file() or fingerprint(directory / name) != digest:
             raise ValueError(f"damaged {what} {directory}: {name} is missing, or not as it was saved")
 
 

@@ -16,7 +16,7 @@ from pyterrier_mart.cli.console import arrow, errors, out, say
 from pyterrier_mart.cli.measuring import MEASURES, Outcome, measure, measure_reranking
 from pyterrier_mart.cli.table.shared import check_output, write_json
 from pyterrier_mart.datasets import xquad_r
-from pyterrier_mart.encoders import PACKAGED, resolve
+from pyterrier_mart.encoders import PACKAGED, find
 from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["quickstart"]
@@ -117,15 +117,14 @@ def languages_of(pair: str) -> tuple[str, str]:
 
 def check_encoder(name: str) -> None:
     """Raises an error if there is no such encoder."""
-    from transformers import AutoConfig
+    from pyterrier_mart.encoders.loading import load_config
 
-    path = resolve(name)
     try:
-        AutoConfig.from_pretrained(path)
+        load_config(find(name))
     except OSError as err:
         raise ValueError(
-            f"--encoder must be one of {', '.join(PACKAGED)}, a directory, or a model on the hub that can be loaded, "
-            f"not {name!r}"
+            f"--encoder must be one of {', '.join(PACKAGED)}, a directory, or a model on the hub that can be loaded: "
+            f"{err}"
         ) from err
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,8 @@ import torch
 
 from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
-from pyterrier_mart.devices import quiet, resolve_device
+from pyterrier_mart.devices import resolve_device
+from pyterrier_mart.encoders.loading import check_modules, reading
 from pyterrier_mart.links import HELP_URL
 
 if TYPE_CHECKING:
@@ -63,15 +65,17 @@ def load_sentence_transformer(
     Raises:
         ImportError: If the package of a packaged encoder is not installed.
         OSError: If there is no such model.
+        ValueError: If a file of it is damaged, or weights are in a pickle, or it needs code that comes with it.
     """
     from sentence_transformers import SentenceTransformer
 
     options = {"attn_implementation": attention} if attention is not None else {}
-    with quiet():
+    source, where = encoders.find(name, "sentence-transformers"), str(resolve_device(device))
+    if source.local:
+        check_modules(Path(source.path))
+    with reading(source.path, "the sentence encoder"):
         model = SentenceTransformer(
-            encoders.resolve(name),
-            device=str(resolve_device(device)),
-            model_kwargs={"use_safetensors": True, **options},
+            source.path, device=where, model_kwargs={"use_safetensors": True, **options}, **source.options
         )
     return model.eval()
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from pyterrier_mart.artifact import reader_of
 from pyterrier_mart.encoders.conversion import PackagedEncoder, cache_dir, converted
 from pyterrier_mart.encoders.e5 import E5_SMALL
+from pyterrier_mart.encoders.loading import Source, is_local, nearest
 from pyterrier_mart.encoders.minilm import MINILM_L6
 
-__all__ = ["PACKAGED", "PackagedEncoder", "anchored", "cache_dir", "resolve"]
+__all__ = ["PACKAGED", "PackagedEncoder", "Source", "anchored", "cache_dir", "find", "resolve"]
 
 T = TypeVar("T")
 
@@ -56,8 +59,11 @@ def resolve(name: str | os.PathLike[str]) -> str:
         or path.is_absolute()
         or (name and path.is_dir())
     ):
-        if not (path / "config.json").is_file():
-            raise FileNotFoundError(f"there is no encoder at {path}: no directory with a config.json")
+        if (reader := reader_of(path)) not in (None, "MetaSBERTRetriever.load"):  # what that reads is an encoder, too
+            raise ValueError(f"there is no encoder at {path}, but what {reader}({os.fspath(name)!r}) reads")
+        if not any((path / file).is_file() for file in ("config.json", "modules.json")):
+            meant = nearest(path.name, PACKAGED)
+            raise FileNotFoundError(f"there is no encoder at {path}: no directory with a config.json{meant}")
         return os.fspath(path)
     try:
         validate_repo_id(name)
@@ -82,3 +88,23 @@ def anchored(model: T) -> T:
         return model
     path = Path(model).absolute()
     return os.fspath(path) if isinstance(model, str) else path  # type: ignore[return-value]
+
+
+def find(name: str | os.PathLike[str], organisation: str | None = None) -> Source:
+    """Returns what :func:`resolve` does, and how it is to be loaded; the hub is asked once whether it has the model.
+
+    Args:
+        name: As for :func:`resolve`.
+        organisation: Where the hub is asked for names without an organisation, too.
+
+    Raises:
+        OSError: If there is no such model, or the hub cannot be reached and the model was not downloaded earlier; the
+            message has names like this one.
+    """
+    path = resolve(name)
+    if os.path.isdir(path):
+        return Source(path, local=True)
+    names = set(PACKAGED)
+    with suppress(OSError):  # what was mistyped may be a directory
+        names |= {entry.name for entry in os.scandir() if entry.is_dir()}
+    return Source(path, is_local(path, names, organisation))

@@ -7,17 +7,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
-from pyterrier_mart.artifact import META, meta_bytes, read_meta, weights_digest
+from pyterrier_mart.artifact import META, check_files, digests_of, meta_bytes, read_meta, weights_digest
 from pyterrier_mart.devices import quiet
-from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.encoders.loading import Source, load_tokenizer, reading
+from pyterrier_mart.files import atomic_directory, sha256
 from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.translation import TranslationTable
 
 __all__ = ["read", "save"]
 
 _KIND = {"type": "reranker", "format": "mart", "format_version": 1}
+_WHAT = "saved MARTReRanker"
 
 
 def save(
@@ -49,7 +49,9 @@ def save(
         if table is not None:
             table.save(tmp / "table")
         languages = list(table.languages) if table is not None else None
-        kind = {**_KIND, "package_hint": "pyterrier-mart", "languages": languages}
+        # Table and weights have fingerprints of their own.
+        files = digests_of(tmp, skip=("table", "model.safetensors"))
+        kind = {**_KIND, "package_hint": "pyterrier-mart", "languages": languages, "files": files}
         (tmp / META).write_bytes(meta_bytes({**kind, **meta, "weights": weights_digest(net)}))
 
 
@@ -68,13 +70,13 @@ def read(
         FileNotFoundError: If there is no such directory.
         ValueError: If it holds something else or is damaged, or the table is another one.
     """
-    meta = read_meta(path, "saved MARTReRanker", _KIND, ("settings", "encoder", "weights"))
+    meta = read_meta(path, _WHAT, _KIND, ("settings", "encoder", "weights"))
     found = meta["settings"]
     if isinstance(found, dict) and "identity_matches" in found:  # 0.1: such a model links words as it did then
         found["identity"] = "unknown" if found.pop("identity_matches") else "never"
         found["linking"] = 1
     if not isinstance(found, dict) or set(found) != {*settings, "table"}:
-        raise ValueError(f"damaged saved MARTReRanker {path}: {META} has the settings {found!r}")
+        raise ValueError(f"damaged {_WHAT} {path}: {META} has the settings {found!r}")
     fingerprint = found.pop("table")
     if table is None:
         table = TranslationTable.load(path / "table") if fingerprint is not None else None
@@ -85,8 +87,11 @@ def read(
             f"{path} was trained with another translation table (fingerprint {fingerprint}) than the given "
             f"{'-'.join(table.languages)} ({table.fingerprint}); pass accept_table=True to use it nevertheless"
         )
-    with quiet():
-        net, tokenizer = MartForRanking.from_pretrained(path), AutoTokenizer.from_pretrained(path)
+    check_files(path, _WHAT, meta.get("files", {}), sha256)  # version 0.1.0 wrote none
+    source = Source(os.fspath(path), local=True)
+    tokenizer = load_tokenizer(source)
+    with reading(source.path, "config.json and model.safetensors"):
+        net = MartForRanking.from_pretrained(source.path, **source.weights)
     if weights_digest(net) != meta["weights"]:
-        raise ValueError(f"damaged saved MARTReRanker {path}: its weights are not those that were saved")
+        raise ValueError(f"damaged {_WHAT} {path}: its weights are not those that were saved")
     return meta, net, tokenizer, table

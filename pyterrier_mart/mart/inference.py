@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoTokenizer
 
 from pyterrier_mart import encoders
-from pyterrier_mart.devices import quiet
+from pyterrier_mart.encoders.loading import load_tokenizer
 from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.encoding import Pair, PairEncoder
 from pyterrier_mart.mart.modeling import MartForRanking
@@ -44,8 +43,7 @@ class LoadedModel:
             ValueError: If the encoder is of another kind.
             OSError: If there is no such encoder.
         """
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(encoders.resolve(model))
+        tokenizer = load_tokenizer(encoders.find(model))
         net = MartForRanking.from_encoder(
             model, mat_layers, pooling=pooling, translation_init=translation_init, seed=seed
         )

@@ -28,7 +28,7 @@ from transformers.utils import ModelOutput
 
 from pyterrier_mart import encoders
 from pyterrier_mart.checks import check_choice
-from pyterrier_mart.devices import quiet
+from pyterrier_mart.encoders.loading import load_config, reading
 from pyterrier_mart.mart.attention import TranslationAttention
 
 __all__ = ["MartConfig", "MartForRanking", "MartModel", "RankingOutput", "TranslationHead"]
@@ -213,7 +213,9 @@ class MartModel(_MartPreTrainedModel):
     def __init__(self, config: MartConfig):
         super().__init__(config)
         encoder = config.encoder_config
-        self.encoder = AutoModel.from_config(encoder, add_pooling_layer=config.pooling == "pooler")
+        self.encoder = AutoModel.from_config(
+            encoder, add_pooling_layer=config.pooling == "pooler", trust_remote_code=False
+        )
         make = _LAYERS[encoder.model_type]
         for i in config.mat_layers:
             self.encoder.encoder.layer[i] = make(encoder, i, config.translation_init)
@@ -301,18 +303,19 @@ class MartForRanking(_MartPreTrainedModel):
             ValueError: If the encoder is of another kind or lacks weights, or a layer does not exist.
             OSError: If there is no such encoder.
         """
-        path = encoders.resolve(name)
+        source = encoders.find(name)
         # Checked before weights are loaded, which may take long.
         config = MartConfig(
-            AutoConfig.from_pretrained(path, **kwargs), mat_layers, pooling=pooling, translation_init=translation_init
+            load_config(source, **kwargs), mat_layers, pooling=pooling, translation_init=translation_init
         )
-        with torch.random.fork_rng(devices=[]), quiet():
+        with torch.random.fork_rng(devices=[]):
             # Not torch.manual_seed, which seeds the generators of other devices too.
             torch.default_generator.manual_seed(seed)
-            encoder, found = AutoModel.from_pretrained(
-                path, add_pooling_layer=pooling == "pooler", output_loading_info=True,
-                **{"dtype": torch.float32, **kwargs},
-            )  # fmt: skip
+            with reading(source.path, "the weights"):
+                encoder, found = AutoModel.from_pretrained(
+                    source.path, add_pooling_layer=pooling == "pooler", output_loading_info=True,
+                    **{"dtype": torch.float32, **kwargs, **source.weights},
+                )  # fmt: skip
             if lost := [key for key in found["missing_keys"] if not key.startswith("pooler.")]:
                 raise ValueError(f"{name} lacks weights of its encoder: {', '.join(sorted(lost))}")
             config._attn_implementation = encoder.config._attn_implementation

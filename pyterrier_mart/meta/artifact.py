@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyterrier_mart.artifact import META, meta_bytes, read_meta
+from pyterrier_mart.artifact import META, check_files, digests_of, meta_bytes, read_meta
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.devices import quiet
 from pyterrier_mart.files import atomic_directory, sha256
@@ -60,8 +60,7 @@ def write(
             (tmp / _LOG).write_text(log + "\n", encoding="utf-8")
         if post is not None:
             post.save(tmp / _POST)
-        files = {p.relative_to(tmp).as_posix(): sha256(p) for p in sorted(tmp.rglob("*")) if p.is_file()}
-        meta = {**KIND, "package_hint": "pyterrier-mart", **described, "files": files}
+        meta = {**KIND, "package_hint": "pyterrier-mart", **described, "files": digests_of(tmp)}
         (tmp / META).write_bytes(meta_bytes(meta))
 
 
@@ -81,9 +80,7 @@ def read(path: Path) -> tuple[MetaConfig, LanguageCentering | None, TrainingLog 
     Raises:
         ValueError: If a file is missing or changed; the message names it.
     """
-    for name, digest in read_metadata(path)["files"].items():
-        if not (path / name).is_file() or sha256(path / name) != digest:
-            raise ValueError(f"damaged {WHAT} {path}: {name} is missing, or not as it was saved")
+    check_files(path, WHAT, read_metadata(path)["files"], sha256)
     config = MetaConfig.from_json((path / _CONFIG).read_text(encoding="utf-8"))
     post = LanguageCentering.load(path / _POST) if (path / _POST).exists() else None
     log = json.loads((path / _LOG).read_text(encoding="utf-8")) if (path / _LOG).exists() else None
