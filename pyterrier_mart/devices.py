@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
-__all__ = ["DTYPES", "computes_in_bfloat16", "quiet", "resolve_device", "resolve_dtype"]
+__all__ = [
+    "DTYPES",
+    "computes_in_bfloat16",
+    "is_first_process",
+    "keeping_random_state",
+    "quiet",
+    "resolve_device",
+    "resolve_dtype",
+]
 
 #: The choices of a ``dtype``.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -50,6 +60,13 @@ def computes_in_bfloat16(device: torch.device) -> bool:
     return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in capable)
 
 
+def is_first_process() -> bool:
+    """Returns whether this is the first of the processes that train together, or the only one."""
+    return not (
+        torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank()
+    )
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keeps transformers from reporting on loading, which is reported here as errors where it matters."""
@@ -64,3 +81,15 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def keeping_random_state(device: torch.device) -> Iterator[None]:
+    """Gives the global generators of Python, NumPy and torch back as they were, whoever seeds or uses them inside."""
+    python, arrays = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count()) if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)

@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -60,7 +61,9 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = resolve(path)
     with temporary(path, Path.touch) as tmp:  # made before the work, to show whether it can be written
         try:
+            mode = tmp.stat().st_mode
             yield tmp
+            give_mode(tmp, mode)
             os.replace(tmp, path)
         finally:
             tmp.unlink(missing_ok=True)
@@ -97,6 +100,10 @@ def atomic_directory(
     with temporary(path, Path.mkdir) as tmp:
         try:
             yield tmp
+            mode = tmp.stat().st_mode & 0o666  # that of a directory without what is for directories only
+            for file in tmp.rglob("*"):
+                if file.is_file():
+                    give_mode(file, mode)
             while not _put(tmp, path, replaces=check_free(path, overwrite, marker, files)):
                 pass
         finally:
@@ -209,6 +216,15 @@ def unlock(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
+def give_mode(path: Path, mode: int) -> None:
+    """Gives a file the permissions that the user's umask gives.
+
+    safetensors and others write to files that only their owner may read, and rename these.
+    """
+    if stat.S_IMODE(path.stat().st_mode) != stat.S_IMODE(mode):
+        path.chmod(stat.S_IMODE(mode))
+
+
 @contextmanager
 def in_cache(path: Path) -> Iterator[None]:
     """Makes errors of writing to ``path`` in the cache tell where users may put the cache.
@@ -232,7 +248,7 @@ def naming(path: Path, tmp: Path) -> Iterator[None]:
     """Makes errors of writing name ``path``, where they would name the temporary path, or none because a disk is full.
 
     Raises:
-        OSError: Of the same type and number.
+        OSError: Of the same type and number; of other errors' number, if they say that a disk is full.
     """
     try:
         yield

@@ -188,7 +188,9 @@ MART_ROWS = GERMAN.text_loader()(RESULTS)
 
 
 def mart(table=TABLE, **options):
-    return MARTReRanker(models.bert(), table, device="cpu", **options)
+    made = MARTReRanker(models.bert(), table, device="cpu", **options)
+    made._warned = True  # that it is not trained
+    return made
 
 
 @cache

@@ -1,7 +1,9 @@
 """From rows to passages and batches: against what transformers' own call makes, and at the limits."""
 
+import gc
 import os
 import random
+import tracemalloc
 import warnings
 from functools import cache
 
@@ -260,7 +262,7 @@ def test_each_distinct_text_is_tokenised_once(given_texts):
 def test_rows_are_the_same_whatever_is_remembered(monkeypatch):
     queries, documents = real_rows(40)
     expected = PairEncoder(tokenizer("bert"), WordLinker(TABLE)).pairs(queries, documents)
-    monkeypatch.setattr(encoding, "_REMEMBERED", 300)
+    monkeypatch.setattr(encoding, "_REMEMBERED", 12_000)
     encoder = PairEncoder(tokenizer("bert"), WordLinker(TABLE))
     rng = random.Random(3)
     for _ in range(10):
@@ -270,7 +272,21 @@ def test_rows_are_the_same_whatever_is_remembered(monkeypatch):
             assert pair.query.ids.tolist() == expected[i].query.ids.tolist()
             assert pair.document.ids.tolist() == expected[i].document.ids.tolist()
         for memory in (encoder.queries, encoder.documents):
-            assert memory.size == sum(len(e.ids) + len(text) // 4 + 16 for text, e in memory.kept.items()) <= 300
+            assert memory.size <= 12_000 and len(memory.kept) < 40
+
+
+def test_what_is_remembered_counts_for_the_memory_that_it_takes():
+    """Of short texts, most is not in the arrays."""
+    queries, documents = [f"Katze {i} Haus" for i in range(2000)], [f"the cat number {i}" for i in range(2000)]
+    encoder = PairEncoder(tokenizer("bert"), WordLinker(TABLE))
+    encoder.pairs(queries[:10], documents[:10])
+    tracemalloc.start()
+    encoder.pairs(queries, documents)
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(encoder.queries.kept) == len(encoder.documents.kept) == 2000
+    assert 0.7 < (encoder.queries.size + encoder.documents.size) / used < 1.3
 
 
 # ------------------------------------------------------------------------------------------------------ words of tokens

@@ -8,8 +8,10 @@ import sys
 import textwrap
 import threading
 
+import numpy as np
 import pytest
 from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
 from pyterrier_mart import encoders
 from pyterrier_mart.datasets.paths import stores
@@ -70,6 +72,24 @@ def test_libraries_that_do_not_say_where_a_disk_is_full(tmp_path):
     assert caught.value.errno == errno.ENOSPC and names(tmp_path) == []
     with pytest.raises(SafetensorError, match="invalid"), atomic_file(tmp_path / "out.safetensors"):
         raise SafetensorError("invalid dtype")
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_what_libraries_write_has_the_permissions_of_the_umask(tmp_path, umask, mode):
+    """They rename a temporary file that only its owner may read."""
+    old = os.umask(umask)
+    try:
+        with atomic_file(tmp_path / "one.safetensors") as tmp:
+            save_file({"a": np.ones(1)}, tmp)
+            tmp.chmod(0o600)
+        with atomic_directory(tmp_path / "out") as tmp:
+            (tmp / "deep").mkdir()
+            save_file({"a": np.ones(1)}, tmp / "deep" / "two.safetensors")
+            (tmp / "deep" / "two.safetensors").chmod(0o600)
+    finally:
+        os.umask(old)
+    for name in ("one.safetensors", "out/deep/two.safetensors"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
 
 
 def test_permissions_are_those_of_the_umask(tmp_path):

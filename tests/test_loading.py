@@ -1,4 +1,4 @@
-"""Loading what was downloaded: no code of it is run, nobody is asked, errors name the file, and no hub is waited for."""
+"""Loading what was downloaded: none of its code is run, nobody is asked, errors name the file, no hub is waited for."""
 
 import http.server
 import io
@@ -174,7 +174,7 @@ def test_weights_that_are_cut_off(copy, name, length):
     assert str(path) in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------------------ something else is there
+# -------------------------------------------------------------------------------------------- something else is there
 
 
 def test_an_artifact_is_read_by_what_wrote_it(saved, tmp_path):
@@ -244,8 +244,10 @@ def point_to(monkeypatch, tmp_path, port):
     monkeypatch.chdir(tmp_path)
 
 
+# fmt: off
 NAMES = [("e5-smal", "e5-small"), ("E5-Small", "e5-small"), ("bert-base-multilingual-uncasd", "bert-base-multi"),
-         ("intfloat/multilingual-e5-smal", "intfloat/multilingual-e5-small or "), ("mart-de-em", "mart-de-en")]  # fmt: skip
+         ("intfloat/multilingual-e5-smal", "intfloat/multilingual-e5-small or "), ("mart-de-em", "mart-de-en")]
+# fmt: on
 
 
 @pytest.mark.parametrize(("name", "meant"), NAMES)

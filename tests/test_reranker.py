@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import shutil
+import warnings
 
 import models
 import numpy as np
@@ -77,6 +78,21 @@ def test_an_empty_frame_needs_no_model(tmp_path):
     assert list(rank(ROWS.iloc[:0])) == [*ROWS, "score", "rank"]
     with pytest.raises(FileNotFoundError, match="there is no encoder at .*nothing"):
         rank.load_model()
+
+
+def test_without_training_a_warning_is_given_once(trained, saved, tmp_path):
+    def told(rank):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rank(ROWS), rank(ROWS)
+        return [w.filename for w in caught if "has not been trained: its scores mean nothing" in str(w.message)]
+
+    assert told(mart()) == [__file__] and not told(trained) and not told(MARTReRanker.load(saved, device="cpu"))
+    mart().save(tmp_path / "untrained")
+    assert told(MARTReRanker.load(tmp_path / "untrained", device="cpu")) == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        mart(training=QUICK).fit(ROWS, QRELS, ROWS, QRELS)
 
 
 def test_the_batch_size_and_the_precision_are_settings():

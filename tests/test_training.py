@@ -1,8 +1,10 @@
 """Training: what is learned from, the losses, and that an interrupted training ends as one that was not."""
 
+import errno
 import json
 import math
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -19,6 +21,7 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, TranslationTable, bm25_index
 from pyterrier_mart.mart import checkpoints, training
@@ -124,6 +127,13 @@ def test_relevant_documents_that_were_missed_are_loaded(source):
         warnings.simplefilter("error", UserWarning)
         made = examples(RESULTS, pd.concat([QRELS, MISSED]), "text", 500, loader)
     assert made[-1] == Example("zwei", "text of x", ("A",)) and len(made) == 4
+
+
+def test_queries_with_nothing_but_relevant_documents_are_counted():
+    relevant = pd.DataFrame({"qid": ["1", "2", "2"], "docno": ["b", "a", "e"], "label": 1})
+    with pytest.warns(UserWarning, match="1 of 2 queries are not trained on, since all their first 500 candidates"):
+        made = examples(RESULTS, relevant, "text", 500)
+    assert [example.query for example in made] == ["eins"]
 
 
 def test_missing_texts_are_empty_and_duplicates_count_once():
@@ -258,7 +268,29 @@ def test_each_epoch_draws_others(monkeypatch):
     assert orders[0] != orders[1] != orders[2]
 
 
+def test_each_epoch_draws_others_in_processes_that_stay():
+    made = [Example("q", "p", tuple(f"n{n}" for n in range(1000)))]
+    pairs = training.Pairs(made, 4, 1)
+    loader = torch.utils.data.DataLoader(
+        pairs, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="spawn"
+    )
+    drawn = []
+    for epoch in range(2):
+        pairs.set_epoch(epoch)
+        drawn.append(list(loader))
+        assert drawn[-1] == [pairs[i] for i in range(4)]
+    assert drawn[0] != drawn[1]
+
+
 # ------------------------------------------------------------------------------------------------------ the same again
+
+
+def test_the_global_generators_are_left_alone():
+    def states():
+        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+
+    before = states()
+    assert fitted().weights != "" and states() == before
 
 
 def test_the_seed_decides():
@@ -306,6 +338,46 @@ def test_a_killed_training_resumes(tmp_path):
     assert rank.weights == expected() and len(losses(rank)) == 3
 
 
+TWO = """
+    import os, sys
+    import torch
+    torch.set_num_threads(1)
+    import pandas as pd
+    from pyterrier_mart import MARTReRanker, TrainingOptions, TranslationTable
+    from pyterrier_mart.mart import examples
+    rank = int(os.environ["RANK"])
+    frames = [pd.read_pickle(name) for name in {frames!r}]
+    for number, output in enumerate((None, {output!r})):
+        values = iter([0.5, 0.6, 0.4, 0.3] if rank == 0 else [0.1, 0.2, 0.3, 0.4])  # the second epoch is the best
+        examples.average_precision = lambda frame, qrels: next(values)
+        options = TrainingOptions(output_dir=output, **{options!r})
+        mart = MARTReRanker({model!r}, TranslationTable.load({table!r}), device="cpu", training=options).fit(*frames)
+        mart.save(f"{saved}{{number}}")
+        with open(f"{saved}{{number}}.rank{{rank}}", "w") as file:
+            file.write(mart.weights)
+"""
+
+
+def test_two_processes_train_one_model(tmp_path):
+    frames = [os.fspath(tmp_path / name) for name in ("results", "qrels", "valid", "valid_qrels")]
+    for frame, name in zip(data(), frames, strict=True):
+        frame.to_pickle(name)
+    models.task().table.save(tmp_path / "table")
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(TWO).format(
+        frames=frames, output=os.fspath(tmp_path / "out"), options={**QUICK, "epochs": 9, "patience": 2},
+        model=os.fspath(models.bert()), table=os.fspath(tmp_path / "table"), saved=os.fspath(tmp_path / "saved"),
+    ))  # fmt: skip
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run([*command, os.fspath(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    digests = set()
+    for number in range(2):
+        digests |= {(tmp_path / f"saved{number}.rank{rank}").read_text() for rank in range(2)}
+        digests.add(MARTReRanker.load(tmp_path / f"saved{number}", device="cpu").weights)
+    assert len(digests) == 1
+
+
 class Interrupt(BaseException):
     pass
 
@@ -342,6 +414,42 @@ def test_an_interrupted_training_resumes(monkeypatch, tmp_path, owner, name, cal
     rank.fit(*data()[:2])
     assert rank.weights == expected() and len(losses(rank)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["final.safetensors", "fit.json"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "full"), SafetensorError("full"), RuntimeError("write failed")]
+)
+def test_a_full_disk_costs_no_checkpoint(monkeypatch, tmp_path, error):
+    rank, save = mart({**QUICK, "output_dir": tmp_path}), training.MartTrainer._save_optimizer_and_scheduler
+
+    def full(self, output_dir):
+        if self.state.global_step == 4:
+            raise error
+        save(self, output_dir)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.MartTrainer, "_save_optimizer_and_scheduler", full)
+        with pytest.raises(OSError, match="cannot write the checkpoint .*checkpoint-4 .*make room there"):
+            rank.fit(*data()[:2])
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
+    assert rank.fit(*data()[:2]).weights == expected()
+
+
+def test_a_full_disk_at_the_end(monkeypatch, tmp_path):
+    rank = mart({**QUICK, "output_dir": tmp_path})
+    with monkeypatch.context() as patch:
+        full = SafetensorError(f"Error while serializing: I/O error: {os.strerror(errno.ENOSPC)} (os error 28)")
+        patch.setattr(checkpoints, "save_file", lambda *args: (_ for _ in ()).throw(full))
+        with pytest.raises(OSError, match=r"cannot write .*final.safetensors: No space left on device"):
+            rank.fit(*data()[:2])
+    assert rank.fit(*data()[:2]).weights == expected()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"options": []}', "[" * 100_000])
+def test_a_damaged_record(tmp_path, content):
+    (tmp_path / "fit.json").write_text(content)
+    with pytest.raises(ValueError, match=r"output_dir: .*fit.json is damaged .*; delete "):
+        checkpoints.Checkpoints(tmp_path, {"fingerprint": "", "options": {}})
 
 
 # ------------------------------------------------------------------------------------------------------ early stopping
@@ -586,12 +694,6 @@ def test_another_programs_checkpoints_are_left_alone(tmp_path):
     with pytest.raises(ValueError, match="output_dir .*out must not hold another program's checkpoint-7"):
         fitted(output_dir=tmp_path / "out")
     assert kept.read_bytes() == b"weights" and [path.name for path in kept.parents[1].iterdir()] == ["checkpoint-7"]
-
-
-def test_a_damaged_record(tmp_path):
-    (tmp_path / "fit.json").write_text("{")
-    with pytest.raises(ValueError, match="output_dir: .*fit.json is damaged"):
-        fitted(output_dir=tmp_path)
 
 
 def test_damaged_weights_of_a_finished_training(tmp_path):

@@ -117,6 +117,7 @@ def rerank(
         reranker = MARTReRanker.load(
             model, table, accept_table=accept_table, dtype=dtype, device=device, batch_tokens=batch_tokens
         )
+        reranker.warn_untrained()
         scorer = reranker.scorer()
         if documents is not None:
             texts.fill(documents, missing)
@@ -144,7 +145,7 @@ class Texts:
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # a file without a name, which ends when it is closed
         self._file.execute("PRAGMA journal_mode = OFF")
-        self._file.execute("PRAGMA cache_size = -65536")  # KiB
+        self._file.execute("PRAGMA cache_size = -16384")  # KiB
         self._file.execute("CREATE TABLE texts (docno TEXT PRIMARY KEY, text TEXT)")
         self._file.execute("BEGIN")
         self.close = self._file.close

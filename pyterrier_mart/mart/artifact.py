@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyterrier_mart.artifact import META, check_files, digests_of, meta_bytes, read_meta, weights_digest
-from pyterrier_mart.devices import quiet
+from pyterrier_mart.devices import is_first_process, quiet
 from pyterrier_mart.encoders.loading import Source, load_tokenizer, reading
 from pyterrier_mart.files import atomic_directory, sha256
 from pyterrier_mart.mart.modeling import MartForRanking
@@ -29,7 +29,7 @@ def save(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Saves a re-ranker.
+    """Saves a re-ranker, if this is the first of the processes that train it together.
 
     Args:
         path: The directory.
@@ -42,6 +42,8 @@ def save(
     Raises:
         FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
     """
+    if not is_first_process():
+        return
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         with quiet():
             net.save_pretrained(tmp)

@@ -46,7 +46,9 @@ class Checkpoints:
             return
         try:
             found = json.loads(record.read_text(encoding="utf-8"))
-        except ValueError as err:
+            if not isinstance(found, dict) or not isinstance(found.get("options"), dict):
+                raise ValueError("it has no options")
+        except (ValueError, RecursionError) as err:
             raise ValueError(f"output_dir: {record} is damaged ({err}); delete {self.directory}") from err
         if {name: found.get(name) for name in self.key} != self.key:
             differ = [name for name, value in self.key["options"].items() if found["options"].get(name) != value]
@@ -74,7 +76,7 @@ class Checkpoints:
         for path in self.all():
             try:
                 found.append(TrainerState.load_from_json(os.fspath(path / TRAINER_STATE_NAME)))
-            except (OSError, ValueError, TypeError):  # not complete
+            except (OSError, ValueError, TypeError, RecursionError):  # not complete
                 continue
         last = max(found, key=lambda state: state.global_step, default=None)
         if last is not None and last.best_global_step:

@@ -6,6 +6,7 @@ Training and inference both use :class:`PairEncoder`, so that a model is trained
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,7 +24,8 @@ _LEAST_DOCUMENT = 32  # tokens of the document in a passage, whatever the length
 _LONGEST_TOKEN = 16  # characters that a token takes at most on average, usually; where not, more is read
 _CUT_WORD = 100  # tokens that the end of a text may have only because it was cut there; WordPiece's longest word
 _LONGEST_WORD = 64  # characters of a word that are looked at after its last token that is read
-_REMEMBERED = 2_000_000  # tokens of texts kept for the next rows
+_REMEMBERED = 1 << 25  # bytes of queries, and of documents, that are kept for the next rows
+_OBJECT = 120  # bytes that an array or a tuple takes besides what is in it
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 Ints = npt.NDArray[np.int32]
@@ -309,8 +311,14 @@ def without_surrogates(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
+def size_of(encoded: EncodedText) -> int:
+    """Returns the bytes that an encoded text takes."""
+    arrays = (*encoded[:4], *encoded.spans, *encoded.links)
+    return sum(array.nbytes for array in arrays) + _OBJECT * (len(arrays) + 3)
+
+
 class Memory:
-    """The texts encoded last, up to a number of tokens.
+    """The texts encoded last, up to a number of bytes.
 
     Args:
         encode: Encodes texts.
@@ -325,7 +333,7 @@ class Memory:
         new = list(dict.fromkeys(text for text in texts if text not in self.kept))
         for text, encoded in zip(new, self.encode(new), strict=True):
             self.kept[text] = encoded
-            self.size += len(encoded.ids) + len(text) // 4 + 16
+            self.size += sys.getsizeof(text) + size_of(encoded)
         out = [self.kept[text] for text in texts]
         if self.size > _REMEMBERED:
             self.kept, self.size = {}, 0

@@ -13,13 +13,13 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_columns
-from pyterrier_mart.frames import warn
+from pyterrier_mart.frames import texts_of, warn
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.text import specs_of
 
 __all__ = [
     "MEASURE", "Example", "average_precision", "check_language", "examples", "fingerprint", "judgments",
-    "results_with_texts", "text_source", "validation_set",
+    "results_with_texts", "text_source", "validation_set", "validator",
 ]  # fmt: skip
 
 #: What validation measures.
@@ -128,7 +128,7 @@ def examples(
         text_field: The column with the documents' text.
         depth: Number of first documents of each query that negatives come from.
         load: Gives the text of relevant documents that the first stage missed, for rows of qid, query, docno. Without
-            it they are left out, with a warning that counts them.
+            it they are left out, with a warning that counts them, as are queries without a document to learn against.
 
     Raises:
         ValueError: If no query has both a relevant document and another one.
@@ -165,6 +165,11 @@ def examples(
     negatives = {
         qid: tuple(text_or_empty(x) for x in group) for qid, group in others.groupby("qid", sort=False)[text_field]
     }
+    if lost := judged.loc[~judged["qid"].isin(negatives), "qid"].nunique():
+        warn(
+            f"{lost} of {judged['qid'].nunique()} queries are not trained on, since all their first {depth} candidates "
+            "are relevant; a first stage that returns more gives them negatives"
+        )
     out = [
         Example(text_or_empty(queries[qid]), text_or_empty(text), negatives[qid])
         for qid, text in zip(judged["qid"], judged[text_field], strict=True)
@@ -206,6 +211,27 @@ def validation_set(
     if not (qrels["label"] > 0).any():
         raise ValueError("no validation query has a relevant document (label > 0) in qrels_va")
     return results, qrels
+
+
+def validator(
+    valid: tuple[pd.DataFrame, pd.DataFrame] | None, text_field: str, scorer: Callable[[Any], Callable[..., Any]]
+) -> tuple[Callable[[Any], float] | None, list[pd.DataFrame]]:
+    """Returns what measures a model on validation queries, and the frames that decide what it measures.
+
+    Args:
+        valid: What :func:`validation_set` returned.
+        text_field: The column with the documents' text.
+        scorer: Gives what scores queries and documents with a model.
+    """
+    if valid is None:
+        return None, []
+    ranked, relevant = valid
+    texts = texts_of(ranked, "query"), texts_of(ranked, text_field)
+
+    def validate(model: Any) -> float:
+        return average_precision(ranked.assign(score=scorer(model)(*texts)), relevant)
+
+    return validate, [ranked.rename(columns={text_field: "text"}), relevant]
 
 
 def in_order(results: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_stop, check_whole
 from pyterrier_mart.devices import DTYPES, resolve_device, resolve_dtype
-from pyterrier_mart.frames import texts_of
+from pyterrier_mart.frames import texts_of, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import artifact
 from pyterrier_mart.mart import examples as data
@@ -162,6 +162,7 @@ class MARTReRanker(pt.Estimator):
         self.weights: str | None = None  # a fingerprint, once they are not those that the encoder's name stands for
         self._loaded: LoadedModel | None = None
         self._ready: tuple[object, Scorer] | None = None
+        self._warned = False
 
     # --- scoring ----------------------------------------------------------------------------------------------
 
@@ -172,10 +173,22 @@ class MARTReRanker(pt.Estimator):
         if out.empty:
             return pt.model.add_ranks(out.assign(score=pd.Series(dtype="float64", index=out.index)))
         data.check_language(inp, "the frame", self._target)
+        self.warn_untrained()
         queries, documents = texts_of(out, "query"), texts_of(out, self.text_field)
         with pt.tqdm(total=len(out), desc="MART", unit="d", disable=not self.verbose) as bar:
             scores = self.scorer().score(queries, documents, bar.update)
         return pt.model.add_ranks(out.assign(score=scores))
+
+    def warn_untrained(self) -> None:
+        """Warns, once, that scores mean nothing without training."""
+        if not self.trained and not self._warned:
+            self._warned = True
+            warn("this MARTReRanker has not been trained: its scores mean nothing until fit() or load()")
+
+    @property
+    def trained(self) -> bool:
+        """Whether weights are those of a training (saving and loading gives one without weights, but no history)."""
+        return self.weights is not None and self.history is not None
 
     def load_model(self) -> MartForRanking:
         """Loads the model now, so that the time of the first query does not contain it, and returns it.
@@ -188,8 +201,7 @@ class MARTReRanker(pt.Estimator):
 
     def scorer(self) -> Scorer:
         """Returns what scores, with the model on its device; the model is loaded if need be."""
-        # Searches for the best parameters set attributes.
-        key = (*self._key(), self.dtype, self.device, self.batch_tokens)
+        key = (*self._key(), self.dtype, self.device, self.batch_tokens)  # searches for the best set attributes
         if self._ready is None or self._ready[0] != key:
             loaded = self.loaded()
             self._ready = key, self._scorer(loaded.net, self.pair_encoder(loaded))
@@ -220,8 +232,7 @@ class MARTReRanker(pt.Estimator):
     @property
     def _target(self) -> str | None:
         """The language of documents that the table links to; None if the model sees no translations."""
-        linked = self.table is not None and not self.placebo and len(self.mat_layers) > 0
-        return self.table.languages[1] if self.table is not None and linked else None
+        return self.table.languages[1] if self.table is not None and not self.placebo and len(self.mat_layers) else None
 
     def linker(self, table: TranslationTable) -> WordLinker:
         """Returns what finds words and their translations in a table, as the settings say."""
@@ -261,19 +272,8 @@ class MARTReRanker(pt.Estimator):
         # What was trained before stays until this training is finished.
         loaded = LoadedModel.new(self.model, *self._architecture()[1:])
         encoder = self.pair_encoder(loaded)
-        validate: Callable[[MartForRanking], float] | None = None
-        frames: list[pd.DataFrame] = []
-        if valid is not None:
-            ranked, relevant = valid
-            queries, documents = texts_of(ranked, "query"), texts_of(ranked, self.text_field)
-            frames = [ranked.rename(columns={self.text_field: "text"}), relevant]
-
-            def validate(net: MartForRanking) -> float:
-                scores = self._scorer(net, encoder).score(queries, documents)
-                return data.average_precision(ranked.assign(score=scores), relevant)
-
-        content = weights_digest(loaded.net), data.fingerprint(examples, *frames)
-        key = repr((self._architecture(), self.settings(), *content))
+        validate, frames = data.validator(valid, self.text_field, lambda net: self._scorer(net, encoder).score)
+        key = repr((self._architecture(), self.settings(), weights_digest(loaded.net), data.fingerprint(examples, *frames)))
         self.history = train(
             loaded.net, encoder, examples, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),
@@ -296,16 +296,14 @@ class MARTReRanker(pt.Estimator):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Saves weights, tokenizer, table and settings to a directory.
 
+        Of several processes that train together (``torchrun``), the first one saves; the others return at once.
+
         Raises:
             FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
         """
         loaded = self.loaded()
-        meta = {
-            "encoder": os.fspath(self.model),
-            "settings": self.settings(),
-            "training": self._options.as_json(),
-            "history": self.history,
-        }
+        meta = {"encoder": os.fspath(self.model), "settings": self.settings(), "training": self._options.as_json()}
+        meta["history"] = self.history
         artifact.save(path, loaded.net, loaded.tokenizer, self.table, meta, overwrite=overwrite)
 
     @classmethod
@@ -353,10 +351,7 @@ class MARTReRanker(pt.Estimator):
         Raises:
             ValueError: If one is not text, or the score is not finite (the model's weights are damaged).
         """
-        notes = []
-        # Saving and loading a model that was not trained gives it weights of its own, but no history.
-        if self.weights is None or self.history is None:
-            notes.append("the model has not been trained: its scores mean nothing yet")
+        notes = [] if self.trained else ["the model has not been trained: its scores mean nothing yet"]
         if self._target is None:
             reason = "placebo" if len(self.mat_layers) else "no MAT layers"
             notes.append(f"the model sees no translations ({reason}), so there are no links")

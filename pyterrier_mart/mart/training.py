@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,10 +14,13 @@ from typing import Any
 import numpy as np
 import pyterrier as pt
 import torch
+from accelerate.utils import broadcast, broadcast_object_list
+from safetensors import SafetensorError
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from pyterrier_mart.devices import quiet
+from pyterrier_mart.devices import keeping_random_state, quiet
 from pyterrier_mart.mart.checkpoints import Checkpoints
 from pyterrier_mart.mart.encoding import Batch, PairEncoder
 from pyterrier_mart.mart.examples import MEASURE, Example
@@ -30,11 +34,18 @@ class Pairs(torch.utils.data.Dataset):
     """(query, relevant document, other document) triples; the others are a function of seed, epoch and place."""
 
     def __init__(self, examples: Sequence[Example], negatives: int, seed: int):
-        self.examples, self.negatives, self.seed, self.epoch = examples, negatives, seed, 0
+        self.examples, self.negatives, self.seed = examples, negatives, seed
+        # Shared with the processes of a data loader, which may be older than the epoch.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs before this one."""
+        return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the Trainer's data loader."""
-        self.epoch = epoch
+        self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self.examples) * self.negatives
@@ -83,6 +94,18 @@ class MartTrainer(Trainer):
             self.optimizer = torch.optim.Adam([group for group in groups if group["params"]])
         return self.optimizer
 
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        path = os.path.join(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        try:
+            super()._save_checkpoint(*args, **kwargs)
+        except (OSError, RuntimeError, SafetensorError) as err:
+            # What is half written takes the room that is lacking.
+            shutil.rmtree(path, ignore_errors=True)
+            raise OSError(
+                f"cannot write the checkpoint {path} ({err}); make room there, or name another place as output_dir of "
+                "the TrainingOptions. The checkpoints in an output_dir stay, and fit resumes from the last one"
+            ) from err
+
     def evaluate(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> dict[str, float]:
         """Returns AP@100 of the re-ranked validation queries."""
         assert self.validate is not None
@@ -92,6 +115,8 @@ class MartTrainer(Trainer):
             value = self.validate(model.eval())
         finally:
             model.train(training)
+        # One value for all processes, or some would stop earlier than others.
+        value = float(broadcast_object_list([value])[0])
         metrics = {f"{metric_key_prefix}_{MEASURE}": value}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -213,6 +238,7 @@ def train(
 
     Raises:
         ValueError: If ``output_dir`` holds the checkpoints of another training, or weights are no longer finite.
+        OSError: If a checkpoint cannot be written.
     """
     freeze(model, options.freeze_layers)
     keep = options.output_dir is not None
@@ -251,21 +277,23 @@ def train(
             arguments["num_train_epochs"] = math.ceil(last.epoch or 0)  # it was about to stop
         args = TrainingArguments(**{**arguments, **options.trainer})
         args._n_gpu = min(args.n_gpu, 1)  # several GPUs: with accelerate or torchrun, a process for each
-        trainer = MartTrainer(
-            model=model,
-            args=args,
-            train_dataset=Pairs(examples, options.negatives, options.seed),
-            eval_dataset=[] if validate else None,
-            data_collator=partial(collate, encoder),
-            callbacks=[Finite(), *([Patience(options.patience)] if validate else [])],
-            options=options,
-            validate=validate,
-        )
-        trainer.remove_callback(PrinterCallback)
-        if verbose:
-            trainer.add_callback(Progress())
-        with quiet():
+        with keeping_random_state(device), quiet():  # the Trainer seeds all there are
+            trainer = MartTrainer(
+                model=model,
+                args=args,
+                train_dataset=Pairs(examples, options.negatives, options.seed),
+                eval_dataset=[] if validate else None,
+                data_collator=partial(collate, encoder),
+                callbacks=[Finite(), *([Patience(options.patience)] if validate else [])],
+                options=options,
+                validate=validate,
+            )
+            trainer.remove_callback(PrinterCallback)
+            if verbose:
+                trainer.add_callback(Progress())
             trainer.train(resume_from_checkpoint=os.fspath(checkpoints.path(last.global_step)) if last else None)
+        # Only the first process has the best checkpoint, unless all share an output_dir.
+        broadcast(model.state_dict())
         log = trainer.state.log_history
         if keep and trainer.is_world_process_zero():
             checkpoints.finish(model, log)
