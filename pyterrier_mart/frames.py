@@ -20,8 +20,8 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 def warn(message: str) -> None:
-    """Warns at the line that called this package, wherever in it this is found out."""
+    """Warns at the line that called this package, or PyTerrier which called it, wherever in it this is found out."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyterrier_mart"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyterrier"):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
