@@ -269,11 +269,11 @@ class MARTReRanker(pt.Estimator):
         qrels, loader = data.judgments(qrels_tr, "qrels_tr"), data.text_source(self.positives_text, self.text_field)
         examples = data.examples(results, qrels, self.text_field, options.negative_depth, loader)
         valid = data.validation_set(topics_or_res_va, qrels_va, self.text_field, self._target, options)
-        # What was trained before stays until this training is finished.
-        loaded = LoadedModel.new(self.model, *self._architecture()[1:])
+        loaded = LoadedModel.new(self.model, *self._architecture()[1:])  # an older one stays until this is trained
         encoder = self.pair_encoder(loaded)
         validate, frames = data.validator(valid, self.text_field, lambda net: self._scorer(net, encoder).score)
-        key = repr((self._architecture(), self.settings(), weights_digest(loaded.net), data.fingerprint(examples, *frames)))
+        content = weights_digest(loaded.net), data.fingerprint(examples, *frames)
+        key = repr((self._architecture(), self.settings(), *content))
         self.history = train(
             loaded.net, encoder, examples, options, validate=validate,
             fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16], device=resolve_device(self.device),
