@@ -95,7 +95,7 @@ class MartTrainer(Trainer):
         return self.optimizer
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        path = os.path.join(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+        path = os.path.join(self.args.output_dir or "", f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
         try:
             super()._save_checkpoint(*args, **kwargs)
         except (OSError, RuntimeError, SafetensorError) as err:
