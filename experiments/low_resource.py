@@ -33,6 +33,7 @@ from experiments import report, tables
 from experiments.corpora import CORPORA, Corpus
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable
 from pyterrier_mart.datasets.ciral import published
+from pyterrier_mart.stopwords import long_list
 from pyterrier_mart.translation.builder import EntryBuilder
 
 ALL = "all sources"
@@ -145,7 +146,7 @@ class Questions:
         self._seen, self._count = seen, len(pairs)
 
     def _words(self, texts: list[str], stop: bool) -> list[dict[str, int]]:
-        return list(map(Analyzer(self.target, stop=stop).counts, texts))
+        return list(map(Analyzer(self.target, stop=_stop_words(self.target, stop)).counts, texts))
 
     def _idf(self, word: str) -> float:
         df = self._seen[word]
@@ -169,8 +170,9 @@ class Questions:
 
     def _translated(self, table: TranslationTable | None, top_k: int, stop: bool) -> list[Mapping[str, float]]:
         if table is None:
-            return [dict(bag) for bag in map(Analyzer(self.source, stop=stop).counts, self.asked)]
-        translator = SMTQueryTranslator(table, top_k=top_k, stop=stop)
+            words = Analyzer(self.source, stop=_stop_words(self.source, stop))
+            return [dict(bag) for bag in map(words.counts, self.asked)]
+        translator = SMTQueryTranslator(table, top_k=top_k, stop=_stop_words(self.source, stop))
         return list(map(translator.bag, self.asked))
 
     def _recall(self, table: TranslationTable | None, top_k: int, *, stop: bool) -> list[float]:
@@ -190,9 +192,14 @@ class Questions:
         return {word: weight * self._idf(word) for word, weight in bag.items()}
 
     def _coverage(self, table: TranslationTable | None) -> list[float]:
-        analyzer = Analyzer(self.source, stop=True)
+        analyzer = Analyzer(self.source, stop=_stop_words(self.source, True))
         words = map(analyzer.tokens, self.asked)
         return [(table.coverage(query) if table is not None else 0.0) if query else math.nan for query in words]
+
+
+def _stop_words(lang: str, stop: bool) -> bool | frozenset[str]:
+    """Returns what is no content word: the long list of a language."""
+    return long_list(lang) if stop else False
 
 
 def _cosine(a: Mapping[str, float], b: Mapping[str, float]) -> float:

@@ -8,6 +8,9 @@ Three parts:
    1012. The bundled tables have seen these sentences, so this part measures tables that were learned alike without
    them: ``python -m experiments.tables --data DATA --held-out TABLES``, then ``--held-out TABLES`` here.
 3. What changes the result on XQuAD-R de-en: number of translations, other forms of unknown words, weights.
+
+``--links PAIR ...`` counts instead what the re-ranker's M^tr links in relevant pairs of XQuAD-R and in random ones:
+with no, long and short lists of stop words, and with every word linked to itself.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyterrier as pt
 from ir_measures import AP, P, R
@@ -29,7 +33,9 @@ from experiments.tables import load
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.cli.measuring import measure
 from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.mart.attention import WordLinker, link
 
+_CONFIDENT = 0.1
 _HEADER = ["pair", "no translation", "SMT as in the paper", "SMT", "human translation", "SMT / human", "R@100 of SMT",
            "P@10 of SMT", "p (SMT against none)"]  # fmt: skip
 
@@ -111,13 +117,45 @@ def variants(name: str, engine: str) -> list[list[Any]]:
     return [[*row[:4], "" if math.isnan(row[4]) else f"{row[4]:.1g}"] for row in rows]
 
 
+def linked(pair: str) -> list[list[Any]]:
+    """Counts the links of M^tr, without training: a row for each way of linking."""
+    table, data = TranslationTable.load(pair), xquad_r.XQuADR(*pair.split("-"))
+    texts = {document["docno"]: document["text"] for document in data.get_corpus_iter()}
+    asked = data.get_topics().set_index("qid")["query"].loc[data.get_qrels()["qid"]].tolist()
+    relevant = [texts[docno] for docno in data.get_qrels()["docno"]]
+    anything = np.random.default_rng(0).choice(list(texts.values()), len(asked)).tolist()
+    ways: dict[str, dict[str, Any]] = {
+        "no stop words": {"stop": False}, "long lists": {"linking": 1}, "function words": {},
+        'function words, identity="always"': {"identity": "always"},
+    }  # fmt: skip
+    rows = []
+    for name, options in ways.items():
+        linker = WordLinker(table, **options)
+        queries = [linker.query(text)[1] for text in asked]
+        row: list[Any] = [pair, name]
+        for documents in (relevant, anything):
+            words = map(linker.document, documents)
+            weights = link(queries, [found.keys[~found.stop] for found in words]).weights
+            row += [len(weights), int((weights >= _CONFIDENT).sum())]
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
     """Runs the experiment."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with the corpora, for FLORES (see experiments/corpora.py)")
     parser.add_argument("--held-out", type=Path, metavar="TABLES", help="tables learned without FLORES devtest")
     parser.add_argument("--engine", default="auto", choices=["auto", "pisa", "terrier"])
+    parser.add_argument("--links", nargs="+", metavar="PAIR", help="count links of these pairs, and nothing else")
     arguments = parser.parse_args()
+    if arguments.links:
+        rows = [row for pair in arguments.links for row in linked(pair)]
+        header = ["pair", "stop words", "links", "confident", "in random pairs", "confident"]
+        text = f"1190 questions with the sentence that answers them, and with any. Confident: p >= {_CONFIDENT}.\n\n"
+        sections = [("", text + report.markdown(header, rows))]
+        report.write("links", "What M^tr links, by stop words and identity", sections, {}, rows)
+        return
     names = TranslationTable.bundled()
     usable = [name for name in names if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
     sections, results = [], {}

@@ -155,7 +155,9 @@ class Analyzer(pt.Transformer):
     The rules follow "Text Pre-processing" of the MART paper: compatibility forms and case are folded, diacritics of
     Latin, Greek and Cyrillic letters and the vowel marks and tatweel of Arabic are removed (vowel signs of Devanagari
     or Thai are letters and stay), what is neither letter nor digit separates words, nothing is stemmed. Vietnamese
-    keeps its diacritics. Unlike the paper, numbers are kept: they are the same word in every language.
+    keeps its diacritics. Unlike the paper, numbers are kept: they are the same word in every language. Letters that
+    writers use one for another have one form: in Arabic and Persian those that Lucene's normalisers fold (such as ta
+    marbuta and ha, yeh with and without dots) and the seats of hamza, in Chinese traditional and simplified characters.
 
     Time is linear in the length of the text.
 
@@ -173,7 +175,8 @@ class Analyzer(pt.Transformer):
         stop: Whether stop words are left out: ``True`` for the language's function words
             (:mod:`pyterrier_mart.stopwords`; Czech, Lithuanian, Persian, Slovenian and Vietnamese have only the long
             lists of ``stopwordsiso``), or the words to leave out.
-        fold: Whether diacritics are removed; ``None`` means yes, except in Vietnamese.
+        fold: Whether diacritics are removed and variants of letters have one form; ``None`` means yes, except in
+            Vietnamese.
         numbers: Whether words without a letter are kept.
         text_field: The column of documents that :meth:`transform` reads.
         verbose: Whether :meth:`transform` shows a progress bar.
@@ -257,8 +260,9 @@ class Analyzer(pt.Transformer):
     @cached_property
     def stop_words(self) -> frozenset[str]:
         """The stop words in normal form, whether or not this analyzer removes them."""
-        usual = isinstance(self.stop, bool)
-        words = function_words(self.lang) or long_list(self.lang) if usual else self.stop
+        words = self.stop
+        if isinstance(words, bool):
+            words = function_words(self.lang) or long_list(self.lang)
         # Entries that are several words here ("d'un", "thank you") are left out: their parts may be content words.
         analysed = (self.all_words(word) for word in words)
         return frozenset(parts[0] for parts in analysed if len(parts) == 1)

@@ -81,6 +81,7 @@ BANKHAUS = [
         # stop words are kept unless asked, and in a query of nothing else
         ("Wo ist das Haus", {"top_k": 1}, [("is", 1.0), ("where", 0.75), ("house", 0.5), ("that", 0.5)]),
         ("Wo ist das Haus", {"top_k": 1, "stop": True}, [("house", 0.5)]),
+        ("Wo ist das Haus", {"top_k": 1, "stop": ["Wo", "ist"]}, [("house", 0.5), ("that", 0.5)]),
         ("Wo ist das?", {"top_k": 1, "stop": True}, [("is", 1.0), ("where", 0.75), ("that", 0.5)]),
         ("", {"stop": True}, []),
         # stems that become equal are summed

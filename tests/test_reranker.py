@@ -124,6 +124,9 @@ def test_bars_are_shown_when_asked_for(capsys):
     [
         ({"table": None}, "table is missing: name one, such as 'de-en'"),
         ({"placebo": "no"}, "placebo must be True or False, not 'no'"),
+        ({"stop": "die"}, "stop must be True, False or a collection of words, not 'die'"),
+        ({"stop": [1]}, r"stop must be True, False or a collection of words, not \[1\]"),
+        ({"identity": True}, "identity must be one of unknown, always, never, not True"),
         ({"threshold": 1.5}, r"threshold must be in \[0, 1\], not 1.5"),
         ({"top_k": 0}, "top_k must be None or a whole number >= 1, not 0"),
         ({"batch_tokens": True}, "batch_tokens must be None or a whole number >= 1, not True"),

@@ -78,6 +78,10 @@ class Words(NamedTuple):
     keys: npt.NDArray[np.uint64]
     stop: npt.NDArray[np.bool_]
 
+    def only(self, which: Any) -> Words:
+        """Returns those of an index, slice or mask."""
+        return Words(self.starts[which], self.ends[which], self.keys[which], self.stop[which])
+
 
 class QueryLinks(NamedTuple):
     """What the words of a query translate to.

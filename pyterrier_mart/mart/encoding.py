@@ -213,7 +213,7 @@ class PairEncoder:
             words = self.linker.document(text[:end]) if self.linker is not None else _NO_WORDS
             numbers, spans = numbered(starts, ends, words)
             read = int(numbers.max(initial=-1)) + 1
-            yield EncodedText(ids, starts, ends, numbers, Words(*(part[:read] for part in spans)), _NO_LINKS)
+            yield EncodedText(ids, starts, ends, numbers, spans.only(slice(read)), _NO_LINKS)
 
     def tokens(self, texts: list[str], most: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields each text's first ``most`` tokens and the characters that they come from, half-open."""
@@ -282,7 +282,7 @@ def numbered(starts: Ints, ends: Ints, words: Words) -> tuple[Ints, Words]:
     """Returns the word of each token, as :class:`EncodedText` has it, and the words that are no stop words."""
     numbers = np.where(words.stop, -2 - np.arange(len(words.stop)), np.cumsum(~words.stop) - 1)
     found = np.append(numbers, -1)[word_of_each(starts, ends, words)]  # the last one is for tokens of no word
-    return found.astype(np.int32), Words(*(part[~words.stop] for part in words))
+    return found.astype(np.int32), words.only(~words.stop)
 
 
 def batch_words(words: Ints, counts: Any, firsts: Any, translation: TranslationAttention) -> BatchWords:

@@ -109,6 +109,7 @@ class MARTReRanker(pt.Estimator):
     """
 
     schematic = {"label": "MART", "help_url": HELP_URL}
+    identity: str  # type: ignore[assignment]  # PyTerrier's of this name is asked of the class only
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def bm25_index(
     lang: str | Analyzer | None = None,
     *,
     engine: str = "auto",
-    stop: bool = False,
+    stop: bool | Collection[str] = False,
     text_field: str | Sequence[str] = "text",
     overwrite: bool = False,
     threads: int = 1,
@@ -164,7 +164,7 @@ def bm25_index(
             says.
         engine: ``"pisa"``, ``"terrier"``, or ``"auto"``: PISA where it is installed, else Terrier; an index that is
             there already keeps its engine.
-        stop: Whether stop words are left out of the index.
+        stop: Whether function words are left out of the index, or the words to leave out.
         text_field: The document field that is indexed, or several: ``("title", "text")``.
         overwrite: Whether to build the index again and replace an existing one.
         threads: Threads of the engine while indexing.
@@ -229,7 +229,7 @@ def bm25_index(
     return BM25Index(path)
 
 
-def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool) -> Analyzer:
+def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool | Collection[str]) -> Analyzer:
     """Returns the analyzer of documents, whose language the user or the dataset names.
 
     Raises:

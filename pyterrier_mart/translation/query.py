@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.checks import check_number, check_whole
+from pyterrier_mart.checks import check_number, check_stop, check_whole
 from pyterrier_mart.frames import texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import QueryTerms
@@ -52,7 +52,8 @@ class SMTQueryTranslator(pt.Transformer):
         top_k: Maximum number of translations of a term.
         threshold: Only translations of at least this probability.
         relate: Whether unknown terms get the translations of their other forms.
-        stop: Whether stop words of the source language are left out (unless nothing else is left).
+        stop: Whether function words of the source language are left out (unless nothing else is left), or the words
+            to leave out.
         push: Whether ``query`` is rewritten instead of adding ``query_toks``.
         stemmer: What an index does to its terms: a function from word to stem. Weights of equal stems are summed; a
             word whose stem is empty stays as it is.
@@ -72,15 +73,17 @@ class SMTQueryTranslator(pt.Transformer):
         *,
         threshold: float = 0.0,
         relate: bool = True,
-        stop: bool = False,
+        stop: bool | Collection[str] = False,
         push: bool = False,
         stemmer: Callable[[str], str] | None = None,
         verbose: bool = False,
     ):
         check_whole("top_k", top_k)
         check_number("threshold", threshold, 0.0, 1.0)
+        check_stop(stop)
         self.table = table if isinstance(table, TranslationTable) else TranslationTable.load(table)
-        self.top_k, self.threshold, self.relate, self.stop = top_k, threshold, relate, stop
+        self.top_k, self.threshold, self.relate = top_k, threshold, relate
+        self.stop = stop if isinstance(stop, bool) else frozenset(stop)
         self.push, self.stemmer, self.verbose = push, stemmer, verbose
         self._prepare()
 
