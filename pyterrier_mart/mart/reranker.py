@@ -147,8 +147,7 @@ class MARTReRanker(pt.Estimator):
         self.max_length, self.document_tokens = max_length, document_tokens
         self.threshold, self.top_k, self.identity = threshold, top_k, identity
         check_stop(stop)
-        self.relate, self.stop = relate, stop if isinstance(stop, bool) else tuple(sorted(stop))
-        self.linking = LINKING
+        self.relate, self.linking, self.stop = relate, LINKING, stop if isinstance(stop, bool) else tuple(sorted(stop))
         self.training, self.positives_text = training, positives_text
         self.dtype, self.device, self.batch_tokens = dtype, device, batch_tokens
         self.text_field, self.verbose = text_field, verbose
