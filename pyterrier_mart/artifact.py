@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyterrier_mart.files import sha256
+from pyterrier_mart.files import read_json, sha256
 
 if TYPE_CHECKING:
     import torch
@@ -49,14 +49,14 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
     if not directory.exists():
         raise FileNotFoundError(f"no {what} at {directory}")
     try:
-        meta = json.loads((directory / META).read_text(encoding="utf-8"))
+        meta = read_json(directory / META)
     except (FileNotFoundError, NotADirectoryError):
         encoder = "; it is an encoder to start from" if (directory / "config.json").is_file() else ""
         raise ValueError(f"{directory} is no {what}: it has no {META}{encoder}") from None
-    except (ValueError, RecursionError) as err:
-        raise ValueError(f"damaged {what} {directory}: {META} is not JSON ({err})") from err
+    except ValueError as err:
+        raise ValueError(f"damaged {what}: {err}") from err
     kind = {key: value for key, value in expected.items() if key != "format_version"}
-    found = {key: meta.get(key) for key in kind} if isinstance(meta, dict) else {}
+    found = {key: meta.get(key) for key in kind}
     if found != kind:
         reader = reader_of(directory)
         hint = f"; {reader}({str(directory)!r}) reads it" if reader is not None else ""
@@ -68,7 +68,7 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
         )
     if missing := [key for key in required if key not in meta]:
         raise ValueError(f"damaged {what} {directory}: {META} lacks {', '.join(missing)}")
-    return dict(meta)
+    return meta
 
 
 def reader_of(directory: Path) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,13 +22,16 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["CACHE_VARIABLE", "atomic_directory", "atomic_file", "check_free", "in_cache", "sha256"]
+__all__ = [
+    "CACHE_VARIABLE", "atomic_directory", "atomic_file", "check_free", "check_regular", "in_cache", "read_json", "sha256",
+]  # fmt: skip
 
 #: Environment variable with the folder for what can be made again: document stores, converted encoders.
 CACHE_VARIABLE = "PYTERRIER_MART_CACHE"
@@ -271,7 +275,7 @@ def naming(path: Path, tmp: Path) -> Iterator[None]:
 
 def resolve(path: str | os.PathLike[str]) -> Path:
     """Returns what a path points to, in a directory that exists now."""
-    path = Path(path).resolve() if os.path.islink(path) else Path(path)
+    path = Path(os.path.realpath(path) if os.path.islink(path) else path)  # Path.resolve fails at a link to itself
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(f"cannot write {path}: {path.parent} is not a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -285,6 +289,33 @@ def beside(path: Path, mark: str | None = None) -> Path:
     """
     suffix = "".join(path.suffixes[-2:])
     return path.parent / f".{path.name.removesuffix(suffix)}.{mark or uuid.uuid4().hex[:8]}.tmp{suffix}"
+
+
+def check_regular(path: Path) -> None:
+    """Refuses a folder, pipe or device: a library that opens a pipe waits for ever, and hears no Ctrl-C.
+
+    Raises:
+        OSError: If it is one, or is not there; the message names it.
+    """
+    if not path.is_file():
+        path.stat()
+        raise OSError(f"{path} is no file, but a folder, pipe or device")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds something else; the message names it.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as err:
+        raise ValueError(f"{path} is not JSON ({err})") from err
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must hold a JSON object, not {found!r:.80}")
+    return found
 
 
 def sha256(path: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyterrier as pt
 
-from pyterrier_mart.files import CACHE_VARIABLE, atomic_file
+from pyterrier_mart.files import CACHE_VARIABLE, atomic_file, read_json
 
 __all__ = ["home", "remember", "stores"]
 
@@ -92,9 +92,8 @@ def remembered() -> dict[str, str]:
     """
     file = Path(pt.io.pyterrier_home()) / _FILE
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        return {name: str(Path(folder)) for name, folder in known.items()}
+        return {name: str(Path(folder)) for name, folder in read_json(file).items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as err:
+    except (ValueError, TypeError) as err:
         raise ValueError(f"{file} is damaged ({err}): delete it and set up again") from err

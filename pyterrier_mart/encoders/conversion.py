@@ -18,7 +18,7 @@ from filelock import FileLock
 from safetensors.numpy import save_file
 
 from pyterrier_mart.artifact import meta_bytes
-from pyterrier_mart.files import CACHE_VARIABLE, atomic_directory, in_cache, sha256
+from pyterrier_mart.files import CACHE_VARIABLE, atomic_directory, in_cache, read_json, sha256
 
 __all__ = [
     "Float", "PackagedEncoder", "bert_config", "cache_dir", "converted", "tokenizer_config", "write_json",
@@ -149,7 +149,7 @@ def sample(path: Path) -> str:
 def intact(directory: Path) -> bool:
     """Returns whether a converted encoder is complete and not damaged, as far as samples of its files tell."""
     try:
-        files = json.loads((directory / _META).read_text(encoding="utf-8"))["files"]
+        files = read_json(directory / _META)["files"]
         return bool(files) and all(sample(directory / name) == file["sample"] for name, file in files.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -26,7 +26,7 @@ from pyterrier_mart.checks import check_choice, check_whole
 from pyterrier_mart.datasets.columns import listed, select_columns
 from pyterrier_mart.evaluation.folds import Fold, qids_of, shuffled, split
 from pyterrier_mart.evaluation.runs import as_run, read_run
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import atomic_file, read_json
 
 __all__ = ["METRICS", "CrossValidation", "cross_validate"]
 
@@ -251,7 +251,7 @@ class FoldRunner:
         self.plan = digest(plan)
         if not path.exists():
             write_json(plan, path)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         if differing := [key for key, value in plan.items() if found.get(key) != value]:
             raise ValueError(
                 f"path: {self.root} holds a cross-validation with another {', '.join(differing)}; name another path"
@@ -269,7 +269,7 @@ class FoldRunner:
         """
         path = self.stem(name, fold)
         try:
-            found = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
+            found = read_json(Path(f"{path}.json"))
         except FileNotFoundError:
             return None
         for key, value in (("system", name), ("plan", self.plan), ("settings", self.settings.get(name))):

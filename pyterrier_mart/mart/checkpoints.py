@@ -15,7 +15,7 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import atomic_file, check_regular, read_json
 from pyterrier_mart.mart.modeling import MartForRanking
 
 __all__ = ["Checkpoints"]
@@ -45,18 +45,18 @@ class Checkpoints:
             self._write({})
             return
         try:
-            found = json.loads(record.read_text(encoding="utf-8"))
-            if not isinstance(found, dict) or not isinstance(found.get("options"), dict):
-                raise ValueError("it has no options")
-        except (ValueError, RecursionError) as err:
+            found = read_json(record)
+            theirs, self.log = found["options"], found.get("log")
+            if not isinstance(theirs, dict) or not isinstance(self.log, list | None):
+                raise TypeError("it holds other types")
+        except (ValueError, KeyError, TypeError) as err:
             raise ValueError(f"output_dir: {record} is damaged ({err}); delete {self.directory}") from err
         if {name: found.get(name) for name in self.key} != self.key:
-            differ = [name for name, value in self.key["options"].items() if found["options"].get(name) != value]
+            differ = [name for name, value in self.key["options"].items() if theirs.get(name) != value]
             raise ValueError(
                 f"output_dir {self.directory} holds the checkpoints of another training (other "
                 f"{', '.join(differ) or 'model, table, settings or data'}); name another directory or delete it"
             )
-        self.log = found.get("log")
 
     def _write(self, more: Mapping[str, Any]) -> None:
         with atomic_file(self.directory / _RECORD) as tmp:
@@ -105,7 +105,8 @@ class Checkpoints:
         if self.log is None or not path.exists():
             return False
         try:
+            check_regular(path)
             model.load_state_dict(load_file(path))
-        except (SafetensorError, RuntimeError) as err:
+        except (OSError, SafetensorError, RuntimeError) as err:
             raise ValueError(f"output_dir: {path} is damaged ({err}); delete {self.directory}") from err
         return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyterrier_mart.artifact import META, check_files, digests_of, meta_bytes, read_meta
 from pyterrier_mart.dense.centring import LanguageCentering
 from pyterrier_mart.devices import quiet
-from pyterrier_mart.files import atomic_directory, sha256
+from pyterrier_mart.files import atomic_directory, read_json, sha256
 from pyterrier_mart.meta.config import MetaConfig
 from pyterrier_mart.meta.training import TrainingLog
 
@@ -81,7 +81,7 @@ def read(path: Path) -> tuple[MetaConfig, LanguageCentering | None, TrainingLog 
         ValueError: If a file is missing or changed; the message names it.
     """
     check_files(path, WHAT, read_metadata(path)["files"], sha256)
-    config = MetaConfig.from_json((path / _CONFIG).read_text(encoding="utf-8"))
+    config = MetaConfig.read(path / _CONFIG)
     post = LanguageCentering.load(path / _POST) if (path / _POST).exists() else None
-    log = json.loads((path / _LOG).read_text(encoding="utf-8")) if (path / _LOG).exists() else None
+    log = read_json(path / _LOG) if (path / _LOG).exists() else None
     return config, post, None if log is None else TrainingLog(**log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from pyterrier_mart.files import atomic_file, sha256
+from pyterrier_mart.files import atomic_file, read_json, sha256
 
 __all__ = ["LOG", "RECORD", "Checkpoints"]
 
@@ -48,8 +49,10 @@ class Checkpoints:
         record = self.directory / RECORD
         if record.exists():
             try:
-                found = json.loads(record.read_text(encoding="utf-8"))
+                found = read_json(record)
                 theirs, self.progress = dict(found["key"]), found["progress"]
+                if self.progress is not None:
+                    operator.itemgetter("step", "best", "log", "stopped")(self.progress)
                 self._digests = {int(step): digest for step, digest in found["states"].items()}
             except (ValueError, KeyError, TypeError, AttributeError) as err:
                 raise self._damaged(record, err) from err

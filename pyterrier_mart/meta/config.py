@@ -6,9 +6,11 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
+from pyterrier_mart.files import read_json
 from pyterrier_mart.meta.tasks import transfer_paths
 
 __all__ = ["ALGORITHMS", "BACKENDS", "KD", "LOSSES", "NEGATIVES", "QUERY_SAMPLING", "MetaConfig"]
@@ -146,9 +148,10 @@ class MetaConfig:
             ValueError: If one is out of range; the message names it.
         """
         for name, count in (("n_tasks", 3), ("max_length", 2)):
-            values = tuple(getattr(self, name))
+            values = getattr(self, name)
+            values = tuple(values) if isinstance(values, (list, tuple)) else ()
             if len(values) != count or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in values):
-                raise ValueError(f"{name} must be {count} whole numbers >= 1, not {values!r}")
+                raise ValueError(f"{name} must be {count} whole numbers >= 1, not {getattr(self, name)!r}")
             object.__setattr__(self, name, values)
         for name, least in _WHOLE.items():
             check_whole(name, getattr(self, name), least)
@@ -253,3 +256,17 @@ class MetaConfig:
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown setting {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         return cls(**values)
+
+    @classmethod
+    def read(cls, path: Path) -> MetaConfig:
+        """Reads a file of :meth:`as_json`; what is not given keeps its default.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: As :meth:`from_json`; the message names the file too.
+        """
+        values = read_json(path)
+        try:
+            return cls.from_json(values)
+        except ValueError as err:
+            raise ValueError(f"{path}: {err}") from err

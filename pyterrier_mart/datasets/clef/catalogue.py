@@ -189,7 +189,7 @@ def load_findings(path: Path) -> dict[str, Finding]:
         kept = json.loads(gzip.decompress(path.read_bytes()))
         known = kept["files"] if kept["version"] == _VERSION else {}
         return {name: Finding(**values) for name, values in known.items()}
-    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
         return {}
 
 
