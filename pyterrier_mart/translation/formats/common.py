@@ -179,7 +179,7 @@ def text_writer(path: Path) -> Iterator[TextIO]:
 
 
 def lines(
-    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False
+    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, longest: int = _LONGEST_LINE
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
 
@@ -188,16 +188,17 @@ def lines(
         faults: Where lines that are not UTF-8 are reported.
         where: What messages call the file; ``None``: what ``faults`` calls it.
         ends: Whether lines keep their ends (needed where quoted fields may contain some).
+        longest: Bytes of a line that is too long.
 
     Raises:
         TableFormatError: If a line is malformed (unless skipped), or so long that this is no text in lines.
     """
-    for n, raw in raw_lines(stream, where or faults.where):
+    for n, raw in raw_lines(stream, where or faults.where, longest):
         if (line := decoded(raw, faults, n, where)) is not None:
             yield n, line if ends else line.rstrip("\r\n")
 
 
-def raw_lines(stream: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
+def raw_lines(stream: IO[bytes], where: str, longest: int = _LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
     """Yields the lines of a file as bytes, with their ends, and their numbers from 1.
 
     Where the file begins with carriage returns and no line feeds, as old programs for the Mac write, those end lines.
@@ -215,9 +216,9 @@ def raw_lines(stream: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
             return text.readline(size).encode("latin-1")
 
     try:
-        for n, raw in enumerate(iter(partial(readline, _LONGEST_LINE), b""), start=1):
-            if len(raw) == _LONGEST_LINE:
-                raise TableFormatError(f"{where}, line {n}: longer than {_LONGEST_LINE:,} bytes")
+        for n, raw in enumerate(iter(partial(readline, longest), b""), start=1):
+            if len(raw) == longest:
+                raise TableFormatError(f"{where}, line {n}: longer than {longest:,} bytes")
             yield n, raw
     finally:
         if text is not None:
@@ -225,7 +226,10 @@ def raw_lines(stream: IO[bytes], where: str) -> Iterator[tuple[int, bytes]]:
 
 
 def decoded(raw: bytes, faults: Faults, n: int, where: str | None = None) -> str | None:
-    """Returns line ``n``, without a byte order mark, or ``None`` if it is not UTF-8, which is reported."""
+    """Returns line ``n``, without a byte order mark, or ``None`` if it is no text in UTF-8, which is reported."""
+    if b"\0" in raw:
+        faults.bad(f"byte {raw.index(0) + 1} of the line is NUL, which no text in UTF-8 has", n, where)
+        return None
     try:
         return raw.decode("utf-8-sig" if n == 1 else "utf-8")
     except UnicodeDecodeError as err:

@@ -28,6 +28,7 @@ __all__ = ["read_freedict", "write_freedict"]
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ENDINGS = (".index", ".dict.dz", ".dict")
 _PART = 1 << 20
+_LINE_END = ord("\n")
 _TEI = re.compile(r"\.tei(\.(gz|bz2|xz))?$", re.IGNORECASE)
 #: The languages in the names of packages and dictionaries.
 _DIRECTION = re.compile(r"(?:^|freedict-)([a-z]{2,3})-([a-z]{2,3})(?=[._-]|$)")
@@ -145,8 +146,11 @@ def read_dictd(index: Text, dictionary: Text, builder: EntryBuilder) -> None:
     for (start, length), found in headwords.items():
         line_number = found[0][0]
         entry = text[start : start + length]
-        if len(entry) < length:
-            builder.bad(f"offset {start:,} + length {length:,} is beyond the end of {dictionary.where}", line_number)
+        if start + length > len(text):
+            builder.bad(f"offset {start} + length {length} is beyond the end of {dictionary.where}", line_number)
+            continue
+        if start and text[start - 1] != _LINE_END:
+            builder.bad(f"at offset {start:,} of {dictionary.where}, no line begins, as entries do", line_number)
             continue
         try:
             sources, targets = parse(entry.decode("utf-8"), [headword for _, headword in found])
