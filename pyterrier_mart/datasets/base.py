@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.archives import naming
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.links import HELP_URL
@@ -24,8 +25,16 @@ def read_data(path: str) -> str:
 
     Args:
         path: Path below the ``data`` folder, with forward slashes.
+
+    Raises:
+        ArchiveError: If it is damaged.
     """
-    return gzip.decompress((resources.files(__package__) / "data" / path).read_bytes()).decode("utf-8")
+    file = resources.files(__package__) / "data" / path
+    with naming(str(file)):
+        text = gzip.decompress(file.read_bytes()).decode("utf-8")
+        if not text:  # gzip takes nothing for the packed form of nothing
+            raise EOFError
+    return text
 
 
 def choose_language(code: str, languages: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
+from pyterrier_mart.archives import naming
 from pyterrier_mart.artifact import META
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.text import Analyzer, language_of
@@ -115,8 +116,10 @@ class TranslationTable(WordMatrix, pt.Artifact):
                 f"no translation table at {os.fspath(path)!r}; expected a directory written by TranslationTable.save, "
                 f"or a bundled direction: {', '.join(cls.bundled())}"
             )
-        packed = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX).read_bytes()
-        return cls.from_arrays(*storage.unpack(packed), f"bundled {name}")
+        file = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX)
+        with naming(str(file)):
+            arrays, meta = storage.unpack(file.read_bytes())
+        return cls.from_arrays(arrays, meta, f"bundled {name}")
 
     @classmethod
     def bundled(cls) -> list[str]:
