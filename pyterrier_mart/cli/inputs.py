@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -10,13 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.translation.formats.common import open_binary, raw_lines
+from pyterrier_mart.problems import Faults
+from pyterrier_mart.translation.formats.common import lines, open_binary
 
-__all__ = ["Row", "cells_of", "is_dataset", "read_lines", "read_queries", "read_topics", "rows_parser", "run_parser"]
+__all__ = [
+    "Row", "cells_of", "is_dataset", "read_frame", "read_lines", "read_queries", "read_topics", "rows_parser",
+    "run_parser",
+]  # fmt: skip
 
 _T = TypeVar("_T")
+_LONGEST_LINE = 64 << 20  # documents are on a line each
 
 
 class Row(NamedTuple):
@@ -38,13 +45,13 @@ def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = 
     """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
     opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
     with opened as stream:
-        for n, raw in raw_lines(stream, path):
+        for n, line in lines(stream, Faults(path), longest=_LONGEST_LINE):
             try:
-                line = raw.decode("utf-8-sig" if n == 1 else "utf-8").rstrip("\r\n")
-                if line and not line.isspace() and (found := parse(line)) is not None:
-                    yield n, found
-            except ValueError as err:
+                found = None if not line or line.isspace() else parse(line)
+            except (ValueError, RecursionError) as err:
                 raise ValueError(f"{path}, line {n}: {err}") from err
+            if found is not None:
+                yield n, found
 
 
 def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
@@ -71,6 +78,8 @@ def read_topics(topics: str) -> dict[str, str]:
         if cells["qid"] in found:
             raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
         found[cells["qid"]] = cells["query"]
+    if not found:
+        raise ValueError(f"{topics}: there are no queries")
     return found
 
 
@@ -86,16 +95,38 @@ def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
     return parse
 
 
-def rows_parser() -> Callable[[str], Row | None]:
-    """Returns what reads tab-separated rows, of which the first one names the columns."""
-    names: list[str] = []
+def table_parser(names: list[str], *required: str) -> Callable[[str], dict[str, str] | None]:
+    """Returns what reads the cells of tab-separated rows by name; the first row fills ``names``."""
 
-    def parse(line: str) -> Row | None:
+    def parse(line: str) -> dict[str, str] | None:
         if not names:
             names.extend(line.split("\t"))
-            if not {"qid", "query", "docno", "text"} <= set(names):
-                raise ValueError(f"expected a header with qid, query, docno and text, found {', '.join(names)}")
-        cells = cells_of(line, names)
+            if not {*required} <= {*names} or len({*names}) < len(names):
+                expected = f"a header with {', '.join(required)}" if required else "a header"
+                raise ValueError(f"expected {expected}, each name once, found {line[:80]!r}")
+        return cells_of(line, names)
+
+    return parse
+
+
+def read_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Returns a file of tab-separated columns, which its first line names, every value as text.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If a line is malformed; the message names file and line.
+    """
+    names: list[str] = []
+    rows = [cells for _, cells in read_lines(os.fspath(path), table_parser(names))]
+    return pd.DataFrame(rows, columns=names, dtype=str)
+
+
+def rows_parser() -> Callable[[str], Row | None]:
+    """Returns what reads tab-separated rows, of which the first one names the columns."""
+    read = table_parser([], "qid", "query", "docno", "text")
+
+    def parse(line: str) -> Row | None:
+        cells = read(line)
         if cells is None:
             return None
         if any(cells[name].split() != [cells[name]] for name in ("qid", "docno")):
@@ -108,9 +139,9 @@ def rows_parser() -> Callable[[str], Row | None]:
 def read_queries(path: str, parse: Callable[[str], Row | None], depth: int | None) -> Iterator[list[Row]]:
     """Yields the rows of each query, which stand together in a file, in order of their ranks down to ``depth``."""
     seen: set[str] = set()
-    for qid, lines in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
+    for qid, entries in itertools.groupby(read_lines(path, parse), key=lambda found: found[1].qid):
         found: dict[str, Row] = {}
-        for n, row in lines:
+        for n, row in entries:
             query = next(iter(found.values()), row).query
             if qid in seen or row.docno in found or row.query != query:
                 what = f"its document {row.docno!r}" if row.docno in found else f"the query {qid!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import shutil
@@ -18,6 +17,7 @@ import typer
 from pyterrier_mart.artifact import META
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.cli.console import arrow, errors, out
+from pyterrier_mart.cli.inputs import read_frame
 from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.meta.config import ALGORITHMS, MetaConfig
 from pyterrier_mart.meta.tasks import TRANSFER_MODES, TripletSet
@@ -79,7 +79,7 @@ def read_config(
         ValueError: If a setting is unknown or out of range.
     """
     check_choice("preset", preset, _PRESETS)
-    start = _PRESETS[preset](algorithm) if config is None else MetaConfig.from_json(config.read_text(encoding="utf-8"))
+    start = _PRESETS[preset](algorithm) if config is None else MetaConfig.read(config)
     values = start.as_json() | {name: value for name, value in options.items() if value is not None}
     for setting in settings or ():
         name, equals, text = (part.strip() for part in setting.partition("="))
@@ -93,11 +93,6 @@ def read_config(
     return MetaConfig.from_json(values)
 
 
-def read_frame(path: Path) -> pd.DataFrame:
-    """Reads a file of tab-separated columns, which its first line names, every value as text."""
-    return pd.read_csv(path, sep="\t", dtype=str, quoting=csv.QUOTE_NONE, keep_default_na=False)
-
-
 def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
     """Returns a fold of a corpus; without one, training and test set are all of it, and there is no validation set."""
     from pyterrier_mart.datasets.corpus import XQUAD_R_LANGS, MultilingualCorpus
@@ -107,8 +102,12 @@ def read_fold(data: str, langs: str | None, fold: int | None) -> Fold[Any]:
     if data == "xquad-r":
         corpus, fold = MultilingualCorpus.xquad_r(wanted or XQUAD_R_LANGS), fold or 0
     elif Path(data).is_dir():
-        frames = [read_frame(Path(data, name)) for name in ("topics.tsv", "docs.tsv", "qrels.tsv")]
-        corpus = MultilingualCorpus.from_frames(frames[0], frames[1], frames[2], data).restrict(wanted, wanted)
+        topics, docs, qrels = (read_frame(Path(data, name)) for name in ("topics.tsv", "docs.tsv", "qrels.tsv"))
+        try:
+            corpus = MultilingualCorpus.from_frames(topics, docs, qrels, data)
+        except ValueError as err:
+            raise ValueError(f"{data}: {err}") from err
+        corpus = corpus.restrict(wanted, wanted)
     else:
         corpus = MultilingualCorpus.from_dataset(pt.get_dataset(data)).restrict(wanted, wanted)
     if fold is None:
