@@ -245,7 +245,12 @@ def read_rows(path: Path, sql: str, parameters: Sequence[object] = ()) -> list[A
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             return connection.execute(sql, parameters).fetchall()
     except sqlite3.DatabaseError as err:
-        raise ValueError(f"{path} is not a document store, or damaged ({err}); delete it to have it rebuilt") from err
+        raise ValueError(damaged(path, err)) from err
+
+
+def damaged(path: Path, why: object) -> str:
+    """Returns what is said of a damaged store."""
+    return f"{path} is not a document store, or damaged ({why}); delete it to have it rebuilt"
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -256,12 +261,15 @@ def read_header(path: Path) -> dict[str, Any]:
     """
     rows = read_rows(path, "SELECT json FROM header")
     try:
-        header = json.loads(rows[0][0])
-        if not {"fields", "documents", "problems"} <= header.keys():
-            raise ValueError(f"its header has only {', '.join(header)}")
-        return header
-    except (ValueError, TypeError, IndexError, AttributeError) as err:
-        raise ValueError(f"{path} is not a document store, or damaged ({err}); delete it to have it rebuilt") from err
+        ((text,),) = rows
+        header: dict[str, Any] = json.loads(text)
+        Problems(**header["problems"])
+        if isinstance(header["documents"], int) and all(isinstance(field, str) for field in header["fields"]):
+            return header
+        reason: object = "its header is of other types"
+    except (ValueError, TypeError, KeyError, RecursionError) as err:
+        reason = err
+    raise ValueError(damaged(path, reason))
 
 
 def is_built(path: Path, plan: Mapping[str, Any]) -> bool:
