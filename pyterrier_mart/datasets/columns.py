@@ -75,7 +75,7 @@ def refuse(culprits: pd.Series, what: str) -> None:
 
 def listed(values: Collection[Any]) -> str:
     """Returns the first few values and how many more there are, for a message."""
-    shown = ", ".join(str(value) for value in list(values)[:_NAMED])
+    shown = ", ".join(f"{value!s:.100}" for value in list(values)[:_NAMED])
     return f"{shown} and {len(values) - _NAMED} more" if len(values) > _NAMED else shown
 
 

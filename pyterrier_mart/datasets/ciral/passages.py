@@ -190,6 +190,9 @@ def read_passages(
                 if "docid" in cells and "text" in cells:
                     columns = cells
                 elif text.strip():
+                    if "\0" in text:
+                        raise ValueError("there is a NUL in the line, which no text in UTF-8 has")
+                    columns = columns or _COLUMNS.get(len(text.split("\t")), ())  # all lines have those of the first
                     yield parse_passage(text, columns)
             except (ValueError, RecursionError) as err:
                 problems.add(name, f"line {i}", str(err), kind="malformed lines")
@@ -224,7 +227,6 @@ def parse_passage(line: str, columns: Sequence[str]) -> tuple[str, dict[str, str
         row = json.loads(line)
     else:
         cells = line.split("\t")
-        columns = columns or _COLUMNS.get(len(cells), ())
         if len(columns) != len(cells):
             raise ValueError(f"expected {len(columns) or '2 to 4'} tab-separated columns, found {len(cells)}")
         row = dict(zip(columns, cells, strict=True))
