@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from pyterrier_mart import frames
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_whole
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.encoder import PREFIXES, Encodes, Side, Vectors
-from pyterrier_mart.files import atomic_file
+from pyterrier_mart.files import atomic_file, check_regular
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
 from pyterrier_mart.vectors import unit
@@ -263,6 +264,7 @@ class LanguageCentering(pt.Transformer):
         """
         from safetensors import SafetensorError, safe_open
 
+        check_regular(Path(path))
         try:
             with safe_open(path, framework="numpy") as file:
                 meta = file.metadata()
@@ -274,7 +276,7 @@ class LanguageCentering(pt.Transformer):
             if (meta["kind"], meta["version"], meta["fingerprint"]) == (cls.__name__, _VERSION, made.fingerprint):
                 return made
             reason = "its means are not those that were saved"
-        except (SafetensorError, KeyError, TypeError, ValueError) as err:
+        except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as err:
             reason = str(err)
         raise ValueError(f"{os.fspath(path)} is no saved LanguageCentering, or damaged: {reason}")
 
