@@ -33,14 +33,14 @@ def meta_bytes(meta: Mapping[str, Any]) -> bytes:
     return (json.dumps(dict(meta), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
 
 
-def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
+def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required: Mapping[str, Any]) -> dict[str, Any]:
     """Reads the metadata of an artifact and checks that it is of the expected kind.
 
     Args:
         directory: The artifact.
         what: What messages call it, such as ``"translation table"``.
         expected: The values that tell its kind (``type``, ``format``) and version (``format_version``).
-        required: Keys that must be there.
+        required: Keys that must be there, and the types of their values.
 
     Raises:
         FileNotFoundError: If the directory does not exist.
@@ -61,13 +61,15 @@ def read_meta(directory: Path, what: str, expected: Mapping[str, Any], required:
         reader = reader_of(directory)
         hint = f"; {reader}({str(directory)!r}) reads it" if reader is not None else ""
         raise ValueError(f"{directory} is no {what}: {META} says {found}, expected {kind}{hint}")
-    if meta.get("format_version") != expected["format_version"]:
+    if meta.get("format_version") != expected.get("format_version"):
         raise ValueError(
             f"cannot read the {what} {directory}: its format_version is {meta.get('format_version')!r}, this version "
-            f"of pyterrier_mart reads {expected['format_version']}"
+            f"of pyterrier_mart reads {expected.get('format_version')}"
         )
     if missing := [key for key in required if key not in meta]:
         raise ValueError(f"damaged {what} {directory}: {META} lacks {', '.join(missing)}")
+    if wrong := [key for key, kind in required.items() if not isinstance(meta[key], kind)]:
+        raise ValueError(f"damaged {what} {directory}: {META} has {wrong[0]} {meta[wrong[0]]!r:.80}")
     return meta
 
 

@@ -82,15 +82,22 @@ class DenseIndex(pt.Artifact):
         self.path: Path = Path(path).absolute()  # wherever the process goes
         super().__init__(self.path)
         what = "index of vectors"
-        self.meta = read_meta(self.path, what, _KIND, ("doc_count", "vec_size", "languages", *Provenance._fields))
+        fields = {field: str | None for field in Provenance._fields}
+        self.meta = read_meta(self.path, what, _KIND, {"doc_count": int, "vec_size": int, "languages": list, **fields})
         try:
             self._codes: npt.NDArray[np.int16] = np.load(self.path / _LANGUAGES, mmap_mode="r", allow_pickle=False)
             found = len(self._codes), (self.path / "flex" / "vecs.f4").stat().st_size
         except (OSError, ValueError, EOFError) as err:
             raise ValueError(f"damaged {what} {self.path}: {err}") from err
+        sizes = {"doc_count": int, "vec_size": int}
+        of_flex = read_meta(self.path / "flex", what, {"type": "dense_index", "format": "flex"}, sizes)
+        if any(of_flex[key] != self.meta[key] for key in sizes):
+            raise ValueError(f"damaged {what} {self.path}: flex/{META} is of another index")
         if found != (len(self), 4 * len(self) * self.meta["vec_size"]):
             raise ValueError(f"damaged {what} {self.path}: vecs.f4 or {_LANGUAGES} lacks some of {len(self)} documents")
         check_files(self.path, what, self.meta.pop("checksums", {}))  # indexes of earlier versions have none
+        if self._codes.max(initial=-1) >= len(self.meta["languages"]):
+            raise ValueError(f"damaged {what} {self.path}: {_LANGUAGES} has more languages than {META}")
 
     # --- what it holds --------------------------------------------------------------------------------------------
 
@@ -127,8 +134,15 @@ class DenseIndex(pt.Artifact):
         return [names[code] for code in self._codes[docids]]
 
     def docnos(self, docids: npt.NDArray[np.int64]) -> list[str]:
-        """Returns docnos by docids."""
-        return self.flex.docnos().fwd[docids].astype(str).tolist() if len(docids) else []
+        """Returns docnos by docids.
+
+        Raises:
+            ValueError: If they are damaged.
+        """
+        try:
+            return self.flex.docnos().fwd[docids].astype(str).tolist() if len(docids) else []
+        except Exception as err:  # npids raises what it meets
+            raise ValueError(f"damaged index of vectors {self.path}: cannot read docnos.npids ({err})") from err
 
     def docids(self, docnos: Sequence[object]) -> npt.NDArray[np.int64]:
         """Returns docids by docnos.

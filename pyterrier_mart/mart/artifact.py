@@ -72,7 +72,7 @@ def read(
         FileNotFoundError: If there is no such directory.
         ValueError: If it holds something else or is damaged, or the table is another one.
     """
-    meta = read_meta(path, _WHAT, _KIND, ("settings", "encoder", "weights"))
+    meta = read_meta(path, _WHAT, _KIND, {"settings": dict, "encoder": str, "weights": str})
     found = meta["settings"]
     if isinstance(found, dict) and "identity_matches" in found:  # 0.1: such a model links words as it did then
         found["identity"] = "unknown" if found.pop("identity_matches") else "never"

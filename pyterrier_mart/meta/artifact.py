@@ -71,7 +71,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         FileNotFoundError: If the directory does not exist.
         ValueError: If it is something else, or damaged.
     """
-    return read_meta(path, WHAT, KIND, ("settings", "encoder", "weights", "files"))
+    required = {"settings": dict, "encoder": str | None, "weights": str, "files": dict}
+    return read_meta(path, WHAT, KIND, required)
 
 
 def read(path: Path) -> tuple[MetaConfig, LanguageCentering | None, TrainingLog | None]:

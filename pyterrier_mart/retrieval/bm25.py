@@ -77,7 +77,10 @@ class BM25Index(pt.Artifact):
     def __init__(self, path: str | os.PathLike[str]):
         self.path: Path = Path(path).absolute()  # wherever the process goes
         super().__init__(self.path)
-        required = ("engine", "documents", "dataset", "docnos", "text_field", "analyzer")
+        required = {
+            "engine": str, "documents": int, "dataset": str | None, "docnos": str, "text_field": str | list,
+            "analyzer": dict,
+        }  # fmt: skip
         self.meta = read_meta(self.path, "index of pyterrier_mart", _KIND, required)
         self.engine: str = self.meta["engine"]
         settings = self.meta["analyzer"]

@@ -129,7 +129,7 @@ def open_directory(directory: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[s
         FileNotFoundError: If the directory does not exist.
         ValueError: If it is not a table or is damaged.
     """
-    meta = read_meta(directory, "translation table", _KIND, ("analyzers", "fingerprint"))
+    meta = read_meta(directory, "translation table", _KIND, {"analyzers": dict, "fingerprint": str})
     expected = meta.pop("checksums", None)
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name in ARRAYS:
