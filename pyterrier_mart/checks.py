@@ -101,4 +101,4 @@ def check_columns(name: str, frame: Any, columns: Collection[str], hint: str = "
     if not isinstance(frame, pd.DataFrame):
         raise ValueError(f"{name} must be a data frame, not {frame!r:.80}")
     if missing := [column for column in columns if column not in frame]:
-        raise ValueError(f"{name}: missing column {', '.join(missing)}; found {', '.join(map(str, frame))}{hint}")
+        raise ValueError(f"{name}: missing column {', '.join(missing)}; found {', '.join(map(str, frame)):.500}{hint}")

@@ -58,7 +58,7 @@ def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
     """Returns the tab-separated cells of a line by name, or None for a line of the names."""
     cells = line.split("\t")
     if len(cells) != len(names):
-        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names)}, found {len(cells)}")
+        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names):.200}, found {len(cells)}")
     return dict(zip(names, cells, strict=True)) if cells != names else None
 
 

@@ -28,6 +28,7 @@ __all__ = ["read_freedict", "write_freedict"]
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ENDINGS = (".index", ".dict.dz", ".dict")
 _PART = 1 << 20
+_MOST_DIGITS = 10
 _LINE_END = ord("\n")
 _TEI = re.compile(r"\.tei(\.(gz|bz2|xz))?$", re.IGNORECASE)
 #: The languages in the names of packages and dictionaries.
@@ -147,7 +148,7 @@ def read_dictd(index: Text, dictionary: Text, builder: EntryBuilder) -> None:
         line_number = found[0][0]
         entry = text[start : start + length]
         if start + length > len(text):
-            builder.bad(f"offset {start} + length {length} is beyond the end of {dictionary.where}", line_number)
+            builder.bad(f"offset {start:,} + length {length:,} is beyond the end of {dictionary.where}", line_number)
             continue
         if start and text[start - 1] != _LINE_END:
             builder.bad(f"at offset {start:,} of {dictionary.where}, no line begins, as entries do", line_number)
@@ -182,7 +183,13 @@ def squash(word: str) -> str:
 
 
 def decode(digits: str) -> int:
-    """Returns the number of base-64 digits, of which the first is the highest."""
+    """Returns the number of base-64 digits, of which the first is the highest.
+
+    Raises:
+        ValueError: If it is none, or far beyond the end of any file.
+    """
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
     return reduce(lambda value, digit: value * 64 + digit, map(_DIGITS.index, digits))
 
 
