@@ -57,7 +57,9 @@ def select_columns(name: str, frame: pd.DataFrame, columns: list[str]) -> pd.Dat
     check_columns(name, frame, columns)
     frame = frame[columns].reset_index(drop=True)
     if (empty := frame.isna().any(axis=1)).any():
-        raise ValueError(f"{name}: a value is missing in {empty.sum()} rows, such as {frame[empty].iloc[0].to_dict()!s:.300}")
+        raise ValueError(
+            f"{name}: a value is missing in {empty.sum()} rows, such as {frame[empty].iloc[0].to_dict()!s:.300}"
+        )
     return frame
 
 
