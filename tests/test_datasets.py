@@ -176,7 +176,7 @@ NAMES = list(MartDatasetProvider().list_dataset_names())
 
 
 def test_names():
-    assert len(NAMES) == len(set(NAMES)) == 2 * 11 * 11 + 7 + 14 * 12 + 4
+    assert len(NAMES) == len(set(NAMES)) == 2 * 11 * 11 + 7 + 15 * 13 + 4
     for name in NAMES:
         dataset = MartDatasetProvider().get_dataset(name)
         assert dataset.name == name and repr(dataset) == f"MartDataset('mart:{name}')"

@@ -482,7 +482,7 @@ def test_damaged_missing_and_other_files(saved, name):
         ({"format": "other"}, "is no translation table"),
         ({"format_version": 2}, "its format_version is 2, this version of pyterrier_mart reads 1"),
         ({"format_version": None}, "its format_version is None"),
-        ({"analyzers": None}, "cannot use the translation table .* its analyzers are None"),
+        ({"analyzers": None}, "damaged translation table .*: pt_meta.json has analyzers None"),
         ({"analyzers": {"source": "de", "target": "en"}}, "cannot use the translation table .* its analyzers are"),
         (
             {"analyzers": {"source": {"lang": "de", "fold": True, "version": 0}, "target": {}}},
