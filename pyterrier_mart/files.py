@@ -30,7 +30,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "CACHE_VARIABLE", "atomic_directory", "atomic_file", "check_free", "check_regular", "in_cache", "read_json", "sha256",
+    "CACHE_VARIABLE", "atomic_directory", "atomic_file", "check_free", "check_regular", "in_cache", "read_json",
+    "sha256",
 ]  # fmt: skip
 
 #: Environment variable with the folder for what can be made again: document stores, converted encoders.
