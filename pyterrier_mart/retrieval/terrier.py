@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +121,14 @@ class TerrierSearcher:
         )
         self._lexicon = index.getLexicon()
         self._documents = index.getCollectionStatistics().getNumberOfDocuments()
+        self._factor = lru_cache(1 << 16)(self._new_factor)  # calls of Java are slow
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
         """Finds the best documents."""
-        bags = [self._weighted(shortened(query)) for query in queries]
+        bags = [
+            {term: weight * factor for term, weight in shortened(query).items() if (factor := self._factor(term))}
+            for query in queries
+        ]
         # Not as query_toks, of which PyTerrier would keep six decimals.
         texts = [" ".join(f"#combine:0={bag[term]:.30f}({encoded(term)})" for term in bag) for bag in bags]
         frame = pd.DataFrame({"qid": np.arange(len(bags)).astype(str), "query": texts})
@@ -131,20 +136,19 @@ class TerrierSearcher:
         largest = np.array([max(bag.values(), default=0.0) for bag in bags])  # Terrier divides by it
         return hits._replace(score=hits.score * largest[hits.query])
 
-    def _weighted(self, query: dict[str, float]) -> dict[str, float]:
-        """Returns the terms that the index has, with what makes TF_IDF's score of each that of BM25."""
-        bag, n = {}, self._documents
-        for term, weight in query.items():
-            if (entry := self._lexicon.getLexiconEntry(term)) is not None:
-                df = entry.getDocumentFrequency()
-                idf = max(math.log((n - df + 0.5) / (df + 0.5)), 1e-6)
-                bag[term] = weight * idf * (self._k1 + 1) / (self._k1 * math.log2(n / df + 1))
-        return bag
+    def _new_factor(self, term: str) -> float:
+        """Returns what makes TF_IDF's score of a term that of BM25; 0 if the index lacks the term."""
+        entry = self._lexicon.getLexiconEntry(term)
+        if entry is None:
+            return 0.0
+        n, df = self._documents, entry.getDocumentFrequency()
+        idf = max(math.log((n - df + 0.5) / (df + 0.5)), 1e-6)
+        return idf * (self._k1 + 1) / (self._k1 * math.log2(n / df + 1))
 
 
 def encoded(term: str) -> str:
     """Returns a term as Terrier's query language takes any."""
-    return f"#base64({base64.b64encode(term.encode()).decode()})"
+    return term if term.isascii() and term.isalnum() else f"#base64({base64.b64encode(term.encode()).decode()})"
 
 
 searcher = TerrierSearcher
