@@ -302,7 +302,7 @@ class MARTReRanker(pt.Estimator):
             FileExistsError: If the directory exists and ``overwrite`` is false, or is something else.
         """
         loaded = self.loaded()
-        meta = {"encoder": os.fspath(self.model), "settings": self.settings(), "history": self.history}
+        meta: dict[str, Any] = {"encoder": os.fspath(self.model), "settings": self.settings(), "history": self.history}
         meta["training"] = self._options.as_json()
         artifact.save(path, loaded.net, loaded.tokenizer, self.table, meta, overwrite=overwrite)
 
