@@ -34,7 +34,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def model(tmp_path_factory):
     """The directory of a saved re-ranker."""
     saved = tmp_path_factory.mktemp("saved") / "mart"
-    MARTReRanker(models.bert(0.3), "de-en").save(saved)
+    rank = MARTReRanker(models.bert(0.3), "de-en")
+    rank.history = []  # as if it had been trained
+    rank.save(saved)
     return saved
 
 
@@ -167,6 +169,12 @@ def test_same_as_the_transformer(rerank, files, expected, args, name):
     assert text.startswith(f"wrote {name} ({QUERIES * DEPTH} pairs; ") and text.endswith(" pairs/s)\n")
     check(name, expected)
     assert [p.name for p in files.rglob("*") if "partial" in p.name or "tmp" in p.name] == []
+
+
+def test_a_model_that_was_not_trained(rerank, files):
+    MARTReRanker(models.bert(0.3), "de-en").save("untrained")
+    code, _, messages = rerank("--rows", "rows.tsv", "-o", "out.res", "--model", "untrained")
+    assert code == 0 and "warning: this MARTReRanker has not been trained" in messages
 
 
 def test_written_as_pyterrier_writes(rerank, files, expected):
@@ -396,8 +404,8 @@ def test_disk_is_full(fails, files):
         ([*RUN, "--documents", "mart:xquad-r/de-xx"], "'mart:xquad-r/de-xx' not found"),
         ([*RUN, "--documents", "first.res"], "first.res, line 1: expected 2 tab-separated columns, docno, text"),
         ([*RUN, "--device", "abacus"], "device must be auto, cpu, cuda"),
-        ([*RUN, "--model", "."], ". is no saved MARTReRanker: it has no pt_meta.json"),
-        ([*RUN, "--model", "nowhere"], "no saved MARTReRanker at nowhere"),
+        ([*RUN, "--model", "."], "is no saved MARTReRanker: it has no pt_meta.json"),
+        ([*RUN, "--model", "nowhere"], "no saved MARTReRanker at "),
         ([*RUN, "--table", "xx-yy"], "xx-yy"),
     ],
 )
