@@ -29,7 +29,7 @@ from pyterrier_mart import MARTReRanker, SMTQueryTranslator, TrainingOptions, Tr
 from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
 from pyterrier_mart.dense.centring import LanguageCentering
-from pyterrier_mart.evaluation import METRICS, to_markdown
+from pyterrier_mart.evaluation import METRICS, paired_test, to_markdown
 from pyterrier_mart.evaluation.folds import kfold_by_group
 from pyterrier_mart.files import atomic_file
 from pyterrier_mart.meta.config import MetaConfig
@@ -116,7 +116,7 @@ def main() -> None:
             seconds[name] = round(time.perf_counter() - start, 1)
             print(f"{name}: {seconds[name]} s", flush=True)
     qrels = qrels[qrels["qid"].isin(topics["qid"])].reset_index(drop=True)
-    options: dict[str, Any] = {"baseline": 0, "correction": "holm"}
+    options: dict[str, Any] = {"baseline": 0, "correction": "holm", "test": paired_test()}
     frame: Any = pt.Experiment(dict(runs), topics, qrels, list(METRICS), **options)
     # ir_measures does not keep the order of the measures.
     details = {str(metric): [name for name in frame if name.startswith(str(metric))] for metric in METRICS}

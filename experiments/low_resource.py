@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from experiments import report, tables
 from experiments.corpora import CORPORA, Corpus
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable
 from pyterrier_mart.datasets.ciral import published
+from pyterrier_mart.evaluation import paired_test
 from pyterrier_mart.stopwords import long_list
 from pyterrier_mart.translation.builder import EntryBuilder
 
@@ -213,7 +213,7 @@ def difference(values: Values, against: Values) -> dict[str, float]:
     delta = (values - against)[~np.isnan(values - against)]
     draws = np.random.default_rng(0).integers(0, len(delta), size=(_RESAMPLES, len(delta)))
     low, high = np.percentile(delta[draws].mean(axis=1), (2.5, 97.5))
-    p = float(stats.ttest_1samp(delta, 0.0).pvalue) if np.any(delta != delta[0]) else math.nan
+    p = paired_test()(values, against)[1]
     return {"difference": float(delta.mean()), "low": float(low), "high": float(high), "p": p}
 
 
@@ -243,7 +243,7 @@ def shown(rows: list[dict[str, Any]]) -> str:
         change = []
         for measure in ("recall@10", "cosine"):
             if found := row.get("against", {}).get(measure):
-                mark = "" if math.isnan(found["p"]) or found["p"] >= 0.05 else "*"
+                mark = "" if found["p"] >= 0.05 else "*"
                 change.append(f"{found['difference']:+.3f}{mark} [{found['low']:+.3f}, {found['high']:+.3f}]")
             else:
                 change.append("")

@@ -33,6 +33,7 @@ from experiments.tables import load
 from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.cli.measuring import measure
 from pyterrier_mart.datasets import xquad_r
+from pyterrier_mart.evaluation import paired_test
 from pyterrier_mart.mart.attention import WordLinker, link
 
 _CONFIDENT = 0.1
@@ -111,7 +112,7 @@ def variants(name: str, engine: str) -> list[list[Any]]:
         }
         frame = pt.Experiment(
             list(systems.values()), data.get_topics(), data.get_qrels(), [AP @ 100, P @ 10, R @ 100],
-            names=list(systems), baseline=0,
+            names=list(systems), baseline=0, test=paired_test(),
         )  # fmt: skip
     rows = frame[["name", "AP@100", "P@10", "R@100", "AP@100 p-value"]].values.tolist()
     return [[*row[:4], "" if math.isnan(row[4]) else f"{row[4]:.1g}"] for row in rows]

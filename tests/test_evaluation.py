@@ -14,9 +14,11 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 from ir_measures import AP, P
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from pyterrier_mart.datasets.xquad_r import XQuADR, load
-from pyterrier_mart.evaluation import bar_plot, cross_validate, split, to_latex, to_markdown
+from pyterrier_mart.evaluation import bar_plot, cross_validate, paired_test, split, to_latex, to_markdown
 
 DATA = XQuADR("de", "en", paragraphs=True)
 TOPICS = DATA.get_topics().iloc[::20].reset_index(drop=True)
@@ -231,6 +233,7 @@ def test_metrics_are_those_of_experiment(both):
     expected = pt.Experiment(
         [FirstStage(), pd.concat(tested)], TOPICS, QRELS, [AP @ 100, P @ 10], names=["First", "Toy"], baseline=0
     )
+    expected.loc[1, "P@10 p-value"] = 1.0  # equal values, for which PyTerrier has none
     found = results.experiment(baseline="First")
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12, check_like=True)
     corrected = results.experiment(["AP@100", "P_10"], baseline=0, correction="holm")
@@ -524,7 +527,38 @@ def test_tables_of_experiments():
     table = results.experiment(baseline="First")
     assert list(table.columns[:3]) == ["name", "AP@100", "P@10"]
     assert [line.split(" | ")[1][-1] for line in to_markdown(table).split("\n")[2:6]] == list("2▲▼2")
-    assert np.isnan(table["AP@100 p-value"][3])  # no difference at all, and yet not the baseline
+    assert table["AP@100 p-value"][3] == 1  # no difference at all, and yet not the baseline
+
+
+@pytest.mark.parametrize("correction", ["holm", "bonferroni", "hs", "fdr_bh", "fdr_by"])
+@pytest.mark.parametrize("test", ["t", "wilcoxon", stats.ttest_rel])
+def test_a_system_that_equals_the_baseline_is_not_better(correction, test):
+    systems = {"First": FirstStage(), "Toy": ranker, "Same": FirstStage()}
+    results = cross_validate(systems, TOPICS, QRELS)
+    options = {"metrics": "AP@100", "baseline": "First", "test": test}
+    with np.errstate(divide="raise"):
+        table = results.experiment(**options, correction=correction)
+        alone = results.experiment(**options)["AP@100 p-value"]
+    assert table["AP@100 p-value"].tolist()[1:] == alone.tolist()[1:] and 0 < alone[1] < alone[2] == 1
+    with np.errstate(divide="ignore"):
+        expected = multipletests(alone[1:], method=correction)[1]
+    assert table["AP@100 p-value corrected"].tolist()[1:] == pytest.approx(expected)  # of two systems
+    assert table["AP@100 reject"].tolist() == [False, True, False]
+
+
+def test_tables_whose_correction_is_spoilt_are_told():
+    spoilt = CORRECTED.assign(**{"AP@100 p-value": [NAN, NAN, 0.04]})
+    with pytest.warns(UserWarning, match=r"of AP@100 are wrong, .*test=paired_test\(\)"):
+        to_markdown(spoilt, baseline="BM25")
+
+
+def test_paired_tests_have_a_p_value():
+    one, two = np.array([0.5, 0.25, NAN]), np.array([0.25, 0.25, 1.0])
+    assert paired_test()(one, one) == paired_test()(one[:1], two[:1]) == (None, 1.0)
+    assert paired_test()(one, two)[1] == stats.ttest_rel(one[:2], two[:2]).pvalue
+    assert paired_test(lambda a, b: (0, NAN))(one, two)[1] == 1
+    with pytest.raises(ValueError, match="test must be one of t, wilcoxon"):
+        paired_test("u")
 
 
 @pytest.mark.parametrize(

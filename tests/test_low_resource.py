@@ -108,7 +108,7 @@ def test_difference():
     assert found["low"] < -0.1 < found["high"] < -0.05 and found["p"] < 1e-9
     assert found["difference"] == pytest.approx(-0.1, abs=0.03)
     same = low_resource.difference(before, before)
-    assert same["difference"] == same["low"] == same["high"] == 0.0 and math.isnan(same["p"])
+    assert same["difference"] == same["low"] == same["high"] == 0.0 and same["p"] == 1.0
 
 
 def rows(*changes):

@@ -16,7 +16,7 @@ from ir_measures import AP, P, R
 
 from pyterrier_mart import BM25Retriever, SMTQueryTranslator, TranslationTable, __version__, bm25_index
 from pyterrier_mart.datasets import xquad_r
-from pyterrier_mart.evaluation import split
+from pyterrier_mart.evaluation import paired_test, split
 
 __all__ = ["MEASURES", "Outcome", "measure", "measure_reranking"]
 
@@ -181,7 +181,7 @@ def compare(
         warnings.filterwarnings("ignore", message="There are shared pipeline components")
         frame = pt.Experiment(
             list(systems.values()), topics, qrels, [AP @ 100, P @ 10, R @ 100], names=list(systems), baseline=0,
-            verbose=verbose,
+            verbose=verbose, test=paired_test(),
         )  # fmt: skip
     index = bm25.index
     packages = ["python-terrier", "pyterrier", "numpy", "pandas", "torch", "transformers"]

@@ -13,5 +13,16 @@ Example::
 from pyterrier_mart.evaluation.crossval import METRICS, CrossValidation, cross_validate
 from pyterrier_mart.evaluation.folds import Fold, split
 from pyterrier_mart.evaluation.render import bar_plot, to_latex, to_markdown
+from pyterrier_mart.evaluation.significance import paired_test
 
-__all__ = ["METRICS", "CrossValidation", "Fold", "bar_plot", "cross_validate", "split", "to_latex", "to_markdown"]
+__all__ = [
+    "METRICS",
+    "CrossValidation",
+    "Fold",
+    "bar_plot",
+    "cross_validate",
+    "paired_test",
+    "split",
+    "to_latex",
+    "to_markdown",
+]

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 import ir_measures
+import numpy as np
 import pandas as pd
 import pyterrier as pt
 from ir_measures import AP, P
@@ -26,6 +27,7 @@ from pyterrier_mart.checks import check_choice, check_whole
 from pyterrier_mart.datasets.columns import listed, select_columns
 from pyterrier_mart.evaluation.folds import Fold, qids_of, shuffled, split
 from pyterrier_mart.evaluation.runs import as_run, read_run
+from pyterrier_mart.evaluation.significance import paired_test
 from pyterrier_mart.files import atomic_file, read_json
 
 __all__ = ["METRICS", "CrossValidation", "cross_validate"]
@@ -34,9 +36,6 @@ __all__ = ["METRICS", "CrossValidation", "cross_validate"]
 METRICS = (AP @ 100, P @ 10)
 
 System = pt.Transformer | Callable[[Fold], pt.Transformer]
-
-#: The class of ``a >> b``, whose name is not public.
-_COMPOSE = type(pt.Transformer.identity() >> pt.Transformer.identity())
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class CrossValidation:
     ) -> pd.DataFrame:
         """Returns the table that :func:`pyterrier.Experiment` makes of the runs.
 
-        With a baseline, the p-values are those of a two-tailed paired t-test over the tested topics.
+        With a baseline, the p-values are of a two-tailed paired t-test over topics, 1 for a system that equals it.
 
         Example::
 
@@ -98,8 +97,9 @@ class CrossValidation:
                 measures.append(ir_measures.parse_measure(metric) if isinstance(metric, str) else metric)
             except (NameError, ValueError):
                 measures += ir_measures.parse_trec_measure(metric)
-        kwargs = {"baseline": baseline, "correction": correction, **kwargs}
-        table = pt.Experiment(dict(self.runs), self.topics, self.qrels, measures, **kwargs)
+        kwargs |= {"baseline": baseline, "correction": correction, "test": paired_test(kwargs.get("test", "t"))}
+        with np.errstate(divide="ignore"):  # as Holm and Šidák's correction does for p = 1
+            table = pt.Experiment(dict(self.runs), self.topics, self.qrels, measures, **kwargs)
         columns = ["name", *map(str, measures)]  # in this order, which ir_measures does not keep
         if not isinstance(table, pd.DataFrame) or not set(columns) <= set(table.columns):
             return table
@@ -319,7 +319,7 @@ class FoldRunner:
 
     def check_trainable(self, name: str, pipeline: pt.Transformer, trainable: list[pt.Transformer]) -> None:
         """Checks that ``fit`` trains all estimators of a pipeline, none of which has seen test queries before."""
-        steps = inner(pipeline) if isinstance(pipeline, _COMPOSE) else [pipeline] if hasattr(pipeline, "fit") else []
+        steps = inner(pipeline) if isinstance(pipeline, pt.Compose) else [pipeline] if hasattr(pipeline, "fit") else []
         for estimator in trainable:
             if not any(estimator is step for step in steps):
                 raise ValueError(

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pyterrier_mart import charts
 from pyterrier_mart.checks import check_choice
+from pyterrier_mart.frames import warn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,6 +164,17 @@ class View:
                 names = ", ".join(repr(self.names[i]) for i in found)
                 raise ValueError(f"baseline must be what the p-values are for, one of {names}, not {baseline!r}")
             self.baseline = wanted[0]
+            self.warn_of_missing_p_values()
+
+    def warn_of_missing_p_values(self) -> None:
+        """Warns of corrected p-values that PyTerrier computed with a missing one, which spoils the others."""
+        tested = self.table.drop(index=self.baseline)
+        spoilt = [m for m, column in self.p_values.items() if column.endswith("corrected") and f"{m} p-value" in tested]
+        if names := [m for m in spoilt if tested[f"{m} p-value"].isna().any()]:
+            warn(
+                f"the corrected p-values of {', '.join(names)} are wrong, as one of the p-values is missing (a system "
+                "equals the baseline): make the table with pt.Experiment(..., test=paired_test())"
+            )
 
     @property
     def legend(self) -> str:
