@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
-__all__ = ["clusters", "normalized"]
+__all__ = ["clusters", "normalized", "without_surrogates"]
 
 # How an apostrophe inside a word is read. Romance elision (l'eau, dell'arte) and Turkish case endings on names
 # (Ankara'da) separate words; in Somali (go'aan), Swahili (ng'ombe) and Hausa ('ya) it is a letter that writers also
@@ -196,3 +196,11 @@ def continues(char: str) -> bool:
         or 0x1160 <= code <= 0x11FF
         or code in (0x0E32, 0x0E33, 0xFF9E, 0xFF9F)
     )
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which no tokenizer takes, one for one."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)

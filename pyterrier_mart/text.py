@@ -14,7 +14,7 @@ import copy
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -23,10 +23,11 @@ import pyterrier as pt
 
 from pyterrier_mart.characters import clusters, normalized
 from pyterrier_mart.checks import check_stop
+from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.stopwords import function_words, long_list
 
-__all__ = ["LANGUAGES", "Analyzer", "QueryTerms", "Word", "language_code", "language_of", "specs_of"]
+__all__ = ["LANGUAGES", "Analyzer", "Word", "language_code", "language_of"]
 
 #: Versions of the rules: 1, except where they have changed. The version is part of every analyzer's specification. A
 #: table or index that was made under older rules keeps them, and is refused together with one that was made under
@@ -85,28 +86,6 @@ def language_of(value: object) -> str | None:
         return value.strip()
 
 
-class QueryTerms(dict[str, float]):
-    """A query's terms and their weights (a cell of ``query_toks``), and which analyzer spelled them.
-
-    The specification travels in the cells, since pandas loses a frame's ``attrs`` when frames are merged.
-
-    Attributes:
-        spec: The :attr:`Analyzer.spec` of the terms; ``None`` where it is not known or they were stemmed.
-    """
-
-    spec: dict[str, Any] | None = None
-
-
-def specs_of(cells: Iterable[object]) -> list[dict[str, Any]]:
-    """Returns the different specifications of analyzers that spelled the terms in cells of ``query_toks``."""
-    found: list[dict[str, Any]] = []
-    for cell in cells:
-        spec = getattr(cell, "spec", None)
-        if spec is not None and spec not in found:
-            found.append(spec)
-    return found
-
-
 class Word(NamedTuple):
     """A word of a text: its normal form, and where in the text it stands (half-open offsets in code points)."""
 
@@ -149,7 +128,7 @@ _CHUNK = re.compile(r"\S+")
 _LONGEST_CACHED_CHUNK = 64
 
 
-class Analyzer(pt.Transformer):
+class Analyzer(Transformer):
     """Normalises a text of one language and splits it into words; as a transformer, adds ``toks`` to documents.
 
     The rules follow "Text Pre-processing" of the MART paper: compatibility forms and case are folded, diacritics of
@@ -236,15 +215,6 @@ class Analyzer(pt.Transformer):
                 f"made by the analyzer {spec}, but this version of pyterrier_mart offers {analyzer.spec}; rebuild it"
             )
         return analyzer
-
-    def _key(self) -> tuple[object, ...]:
-        return self.lang, self.stop, self.fold, self.numbers, self.text_field, self.version
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, Analyzer) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __repr__(self) -> str:
         stop = f", stop={self.stop if isinstance(self.stop, bool) else set(self.stop)}" if self.stop else ""

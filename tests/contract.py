@@ -27,6 +27,8 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 
+from pyterrier_mart.query_terms import QueryTerms
+
 Make = Callable[[], pt.Transformer]
 
 
@@ -51,11 +53,11 @@ class Case:
 
     Attributes:
         name: Name in the test report.
-        make: Makes the transformer. Two of them must be equal.
+        make: Makes the transformer.
         rows: Valid input: several rows that differ from one another, all required columns, a fresh
             index, no duplicates. Scores and ranks, if any, form a ranking.
         texts: Columns of free text, in which a value that is not a string counts as an empty string.
-        others: Make transformers that have other settings, and must therefore not be equal to it.
+        others: Make transformers that have other settings, which their reprs show.
         row_wise: Whether there is one row of output for each row of input, in its place. False for retrievers.
         loaded: Tells whether the heavy part is loaded, if there is one.
         warns: Whether missing texts are announced by one warning with the number of rows.
@@ -170,6 +172,58 @@ def empty_frame_loads_nothing(case: Case) -> None:
     assert not case.loaded(transformer), "an empty frame loads the model"
     transformer(case.rows)
     assert case.loaded(transformer), "the case cannot tell that the model is loaded"
+
+
+@check()
+def no_rows_give_no_rows(case: Case) -> None:
+    transformer = case.make()
+    assert list(transformer.transform_iter(iter([]))) == [] == transformer([]), "a list of no rows is refused"
+    assert (transformer >> pt.RankCutoff(1) >> pt.text.mean_passage())([]) == [], "a pipeline of no rows is refused"
+    usual = transformer(case.rows)
+    rows = pd.DataFrame(transformer(case.rows.to_dict(orient="records")), index=usual.index)
+    assert_same_results(rows, usual, "a list of rows gives other output")
+
+
+@check()
+def aggregations_of_passages_take_the_output(case: Case) -> None:
+    if "query" not in case.rows:
+        return
+    terms = [QueryTerms({"a": 1.0, "b": 0.5}) for _ in range(len(case.rows))]
+    rows = case.rows if not case.row_wise or "query_toks" in case.rows else case.rows.assign(query_toks=terms)
+    out = case.make()(rows)
+    if not {"qid", "query"} <= set(out) or "query_vec" in out:  # no array can be looked for
+        return
+    if "docno" not in out:
+        out = out.assign(docno="d")
+    psgs = pd.concat([out.assign(docno=out["docno"] + f"%p{i}", score=float(i)) for i in range(2)])
+    ways = pt.text.mean_passage(), pt.text.kmaxavg_passage(2), pt.text.max_passage(), pt.text.first_passage()
+    for aggregate in ways:
+        found = aggregate(psgs.reset_index(drop=True))
+        assert len(found) == len(out), f"{aggregate!r} gives other rows"
+
+
+@check(when=lambda case: bool(case.texts))
+def lone_surrogates_are_replaced(case: Case) -> None:
+    transformer = case.make()
+    for column in case.texts:
+        rows = [retyped(case.rows, column, f"{case.rows[column].iloc[0]} {half} x") for half in ("\ufffd", "\ud800")]
+        expected, found = (
+            transformer(row).drop(columns=[column, f"{column}_0", "query_toks"], errors="ignore") for row in rows
+        )
+        assert_same_results(found, expected, f"half of a surrogate pair in {column} is not replaced")
+
+
+@check(when=lambda case: "query_toks" in case.rows and not case.row_wise)
+def terms_come_back_from_parquet(case: Case) -> None:
+    transformer = case.make()
+    usual = transformer(case.rows)
+    file = io.BytesIO()
+    case.rows.to_parquet(file)
+    rows = pd.read_parquet(file)
+    assert None in rows["query_toks"].iloc[0].values(), "the rows of the case have the same terms"
+    pairs = rows.assign(query_toks=[list(terms.items()) for terms in rows["query_toks"]])
+    for given in (rows, pairs):
+        assert_same_results(transformer(given), usual, "rows read from Parquet give other output")
 
 
 @check()
@@ -305,7 +359,7 @@ def inspection_clones(case: Case) -> None:
         assert getattr(transformer, name, None) is value, f"{name} is not stored under its own name"
     clone = pt.inspect.transformer_apply_attributes(transformer)
     assert clone is not transformer and type(clone) is type(transformer)
-    assert clone == transformer, "the clone is not equal"
+    assert repr(clone) == repr(transformer), "the clone has other settings"
     assert_same_results(clone(case.rows), transformer(case.rows), "the clone gives other output")
 
 
@@ -326,6 +380,16 @@ def schematic_is_drawn(case: Case) -> None:
         assert len(schematic["label"]) <= 20, f"the label {schematic['label']!r} has more than 20 characters"
         assert str(schematic["help_url"]).startswith("https://"), "there is no help_url"
     assert "<" in pt.schematic.draw(transformer)
+    with unittest.mock.patch("pyterrier.documentation.url_for_class", lambda *args: None):  # which asks the network
+        for system in [transformer, *(case.trial.systems(transformer) if case.trial else [])]:
+            assert not refused(pt.schematic.transformer_schematic(system)), f"{system!r} is drawn in red"
+
+
+def refused(part: Any) -> bool:
+    """Tells whether there is a step in a schematic whose input lacks columns."""
+    if isinstance(part, dict):
+        return bool(part.get("input_validation_error")) or any(map(refused, part.values()))
+    return isinstance(part, list) and any(map(refused, part))
 
 
 @check()
@@ -340,16 +404,34 @@ def pyterriers_own_tests_pass(case: Case) -> None:
 # --------------------------------------------------------------------------------------------------------- identity
 
 
+RUN = pt.Transformer.from_df(pd.DataFrame({"qid": ["1"], "docno": ["d"], "score": [1.0], "rank": [0]}))
+TOPIC, QREL = pd.DataFrame({"qid": ["1"], "query": [""]}), pd.DataFrame({"qid": ["1"], "docno": ["d"], "label": [1]})
+
+
 @check()
-def equality_is_by_value(case: Case) -> None:
+def searches_for_parameters_keep_two_of_a_kind(case: Case) -> None:
     one, two = case.make(), case.make()
     assert one is not two, "the case does not make new transformers"
-    assert one == two and hash(one) == hash(two), "equal settings make different transformers"
-    assert one != object() and one != "text"
+    changed = [
+        (setting.name, [getattr(one, setting.name), getattr(other, setting.name)])
+        for other in (make() for make in case.others)
+        for setting in settings(one)
+        if repr(getattr(one, setting.name)) != repr(getattr(other, setting.name))
+    ]
+    name, values = (changed or [(settings(one)[0].name, [getattr(one, settings(one)[0].name)] * 2)])[0]
+    hashes = hash(one), hash(two)
+    found = pt.GridScan(RUN, {one: {name: values}, two: {name: values}}, TOPIC, QREL, ["map"])
+    shown = [column for column in found if str(column).endswith(f"_{name}")]
+    assert len(found) == 4 and len(shown) == 2, f"a search over two of a kind gives {found}"
+    combined = [[values.index(row[column]) for column in shown] for row in found.to_dict("records")]
+    assert values[0] is values[1] or combined == [[0, 0], [0, 1], [1, 0], [1, 1]], f"it tries {combined} only"
+    assert (hash(one), hash(two)) == hashes, "the hash follows the settings"
+
+
+@check()
+def other_settings_are_shown(case: Case) -> None:
     for make in case.others:
-        other = make()
-        assert one != other, f"{other!r} has other settings but is equal to {one!r}"
-        assert repr(one) != repr(other), f"other settings have the same repr {one!r}"
+        assert repr(case.make()) != repr(make()), f"other settings have the same repr {make()!r}"
 
 
 @check()
@@ -366,7 +448,7 @@ def pickle_gives_the_same(case: Case) -> None:
     usual = transformer(case.rows)
     for original in (case.make(), transformer):  # before and after it was used
         copy = pickle.loads(pickle.dumps(original))
-        assert copy == original, "the unpickled copy is not equal"
+        assert repr(copy) == repr(original), "the unpickled copy has other settings"
         assert_same_results(copy(case.rows), usual, "the unpickled copy gives other output")
 
 

@@ -148,7 +148,7 @@ def test_unknown_languages_get_the_mean_of_all_with_one_warning(centring):
 
 def test_texts_without_a_language_are_not_learned_from(centring):
     more = pd.concat([DOCS, DOCS.head(30).assign(doc_lang=None)])
-    assert LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, more) == centring
+    assert LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, more).fingerprint == centring.fingerprint
 
 
 # -------------------------------------------------------------------------------------------------------- what is wrong
@@ -198,17 +198,17 @@ def test_it_transforms_columns(centring):
 # ---------------------------------------------------------------------------------------------------- identity and disk
 
 
-def test_equality_is_by_value(centring):
+def test_the_repr_tells_what_it_makes_of_vectors(centring):
     same = LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS.copy(), DOCS.copy())
-    assert same == centring and hash(same) == hash(centring) and repr(same) == repr(centring)
+    assert repr(same) == repr(centring)
     others = [
         LanguageCentering(keep_global=False, shrinkage=0), LanguageCentering().fit(TOPICS, DOCS),
         LanguageCentering(shrinkage=0).fit(TOPICS, DOCS),
         LanguageCentering(keep_global=False, shrinkage=0).fit(TOPICS, DOCS.iloc[1:]),
     ]  # fmt: skip
-    assert all(other != centring for other in others) and centring != "text"
-    assert centring.apply_attributes(shrinkage=2, keep_global=True) == others[1]
-    assert len({repr(other) for other in others}) == 4 and repr(LanguageCentering()) == "LanguageCentering()"
+    assert repr(centring.apply_attributes(shrinkage=2, keep_global=True)) == repr(others[1])
+    assert len({repr(other) for other in [*others, centring]}) == 5
+    assert repr(LanguageCentering()) == "LanguageCentering()"
 
 
 def test_it_is_saved_whole(centring, tmp_path):
@@ -218,7 +218,7 @@ def test_it_is_saved_whole(centring, tmp_path):
     for made in (centring, of_documents):
         made.save(path)
         loaded = LanguageCentering.load(path)
-        assert loaded == made and loaded.encoder == made.encoder
+        assert repr(loaded) == repr(made) and loaded.encoder == made.encoder
         vectors, langs = np.stack(DOCS["doc_vec"]), DOCS["doc_lang"].tolist()
         assert np.array_equal(loaded.apply(vectors, langs, "document"), made.apply(vectors, langs, "document"))
     assert list(tmp_path.iterdir()) == [path]

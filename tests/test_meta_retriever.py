@@ -53,7 +53,8 @@ def equal(one, other):
 
 def test_training_changes_what_is_found():
     made = trained()
-    assert made.history is not None and made.weights is not None and made != dense(config=QUICK, post=made.post)
+    assert made.history is not None and made.weights is not None
+    assert repr(made) != repr(dense(config=QUICK, post=made.post))
     assert not same(made, dense())
     assert [row["step"] for row in made.history.steps] == [0, 1, 2, 3]
     assert all("dev_multi" in row for row in made.history.steps)
@@ -82,7 +83,8 @@ def test_training_again_starts_again_and_gives_the_same():
     part = corpus()
     made = trained().apply_attributes(post=LanguageCentering())
     made.fit(part.topics, part.qrels, part.topics.head(9), part.qrels)
-    assert equal(state(made), state(trained())) and made == trained() and made.fingerprint == trained().fingerprint
+    assert equal(state(made), state(trained())) and repr(made) == repr(trained())
+    assert made.fingerprint == trained().fingerprint
 
 
 def test_pipelines_pass_rows_with_texts():
@@ -191,8 +193,8 @@ def test_adapting_leaves_the_original_as_it_is():
     before, untouched = state(made), scores(made)
     adapted = made.adapt(part.topics.head(5), part.qrels, steps=3, lr=0.05)
     assert equal(before, state(made)) and np.array_equal(scores(made), untouched)
-    assert made.weights is None and made.post == centring()
-    assert adapted.weights is not None and not np.allclose(scores(adapted), untouched) and adapted != made
+    assert made.weights is None and made.post is centring()
+    assert adapted.weights is not None and not np.allclose(scores(adapted), untouched) and repr(adapted) != repr(made)
     assert equal(state(adapted), state(made.adapt(part.topics.head(5), part.qrels, steps=3, lr=0.05)))
     nothing = made.adapt(part.topics.head(5), part.qrels, steps=0)
     assert equal(state(nothing), before)
@@ -218,8 +220,9 @@ def test_what_is_saved_scores_as_before(saved):
         MetaSBERTModel(saved).retriever(device="cpu"),
         pickle.loads(pickle.dumps(MetaSBERTRetriever.load(saved, device="cpu"))),
     ):
-        assert np.array_equal(scores(loaded), scores(trained())) and loaded == trained()
-        assert loaded.config == QUICK and loaded.post == trained().post and loaded.num_results == 7
+        assert np.array_equal(scores(loaded), scores(trained())) and repr(loaded) == repr(trained())
+        assert loaded.config == QUICK and loaded.num_results == 7
+        assert loaded.post.fingerprint == trained().post.fingerprint
         assert [row["step"] for row in loaded.history.steps] == [0, 1, 2, 3] and loaded.query_lang == "en"
         assert loaded.provenance == trained().provenance  # which lets it search indexes of before
 
@@ -248,7 +251,7 @@ def test_the_untrained_and_the_given_can_be_saved_too(tmp_path):
         loaded = MetaSBERTRetriever.load(path, device="cpu")
         assert np.array_equal(scores(loaded), scores(made)) and loaded.history is None
         loaded.save(path, overwrite=True)
-        assert MetaSBERTRetriever.load(path) == loaded
+        assert repr(MetaSBERTRetriever.load(path)) == repr(loaded)
 
 
 def test_every_damaged_file_is_named(saved, tmp_path):
@@ -262,7 +265,7 @@ def test_every_damaged_file_is_named(saved, tmp_path):
             with pytest.raises(ValueError, match=f"damaged saved MetaSBERTRetriever .*copy: {name} is missing, or not"):
                 MetaSBERTRetriever.load(copied, device="cpu")
         (copied / name).write_bytes(whole)
-    assert MetaSBERTRetriever.load(copied, device="cpu") == trained()
+    assert repr(MetaSBERTRetriever.load(copied, device="cpu")) == repr(trained())
 
 
 def test_what_cannot_be_loaded_or_replaced(saved, tmp_path):

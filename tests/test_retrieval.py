@@ -18,6 +18,7 @@ from engines import ENGINES, needs_java
 from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.artifact import META
 from pyterrier_mart.datasets import STS17, XQuADR
+from pyterrier_mart.query_terms import expanded_terms
 from pyterrier_mart.retrieval import bm25 as bm25_module
 from pyterrier_mart.retrieval.bm25 import dataset_name, engine_of
 from pyterrier_mart.retrieval.documents import checked
@@ -107,7 +108,8 @@ def test_terms_without_weight_find_nothing(engine, indexes):
     bm25 = indexes(engine).bm25()
     assert bm25(bags({"fox": 0.0})).empty
     assert bm25(bags({"fox": 0.0, "zebra": 1.0}))["docno"].tolist() == ["d5"]
-    assert bm25(bags({}, {"unknown": 1.0}, None, math.nan)).empty
+    with pytest.warns(UserWarning, match="2 of 4 values in the column 'query_toks' are missing"):
+        assert bm25(bags({}, {"unknown": 1.0}, None, math.nan)).empty
 
 
 @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
@@ -161,10 +163,67 @@ def test_query_terms_win_over_the_text_of_the_query(engine, indexes):
     assert bm25(pd.DataFrame({"qid": ["1", "2"], "query": [None, math.nan]})).empty
 
 
+@needs_java
+def test_expanded_queries_are_searched(indexes):
+    """By both engines, with the index of one of them, beside what was translated."""
+    smt = SMTQueryTranslator(TranslationTable.from_dict({"fuchs": {"fox": 1.0}}, "de", "en"))
+    topics = pd.DataFrame({"qid": ["q"], "query": ["Fuchs"]})
+    first, index = indexes("terrier").bm25(), str(indexes("terrier").path / "index")
+    for rewrite in (pt.rewrite.RM3, pt.rewrite.Bo1QueryExpansion, pt.rewrite.KLQueryExpansion):
+        rewritten = (smt >> first >> rewrite(index))(topics)
+        expansion = expanded_terms(rewritten["query"][0])
+        assert expansion and "applypipeline" not in expansion and rewritten["query_toks"][0] == {"fox": 1.0}
+        both = {term: 0.5 * weight / sum(expansion.values()) for term, weight in expansion.items()}
+        both["fox"] = both.get("fox", 0.0) + 0.5
+        for engine in ("pisa", "terrier"):
+            bm25 = indexes(engine).bm25()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                found = bm25(rewritten)
+                alone = bm25(rewritten.drop(columns="query_toks"))
+            assert scores(found) == pytest.approx(scores(bm25(bags(both))), rel=1e-3, abs=1e-4)
+            assert scores(alone) == pytest.approx(scores(bm25(bags(dict(expansion)))), rel=1e-3, abs=1e-4)
+
+
+def test_other_rewritten_queries_are_told(engine, indexes):
+    smt = SMTQueryTranslator(TranslationTable.from_dict({"fuchs": {"fox": 1.0}}, "de", "en"))
+    topics, bm25 = pd.DataFrame({"qid": ["q"], "query": ["Fuchs"]}), indexes(engine).bm25()
+    usual = (smt >> bm25)(topics)
+    rewrite = pt.apply.query(lambda row: "dog")
+    with pytest.warns(UserWarning, match="1 of 1 queries were rewritten after .* pt.apply.query_toks"):
+        found = (smt >> rewrite >> bm25)(topics)
+    assert scores(found) == scores(usual)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        new = (smt >> rewrite >> pt.apply.query_toks(drop=True) >> bm25)(topics)
+        assert scores(new) == scores(bm25.search("dog")) != scores(usual)
+        assert scores((smt >> rewrite >> pt.rewrite.reset() >> bm25)(topics)) == scores(usual)
+        stashed = smt >> bm25 >> pt.rewrite.stash_results() >> bm25
+        assert scores(stashed(topics)) == scores(usual)
+        assert scores((rewrite >> smt >> bm25)(topics)) == scores(bm25.search("dog"))
+    for query in ("#combine:0=0.1(#uw8(dog fox))", "(dog)^0.75 (fox)^0.25"):
+        with pytest.warns(UserWarning, match="1 of 1 values in the column 'query' are in Terrier's query language"):
+            bm25.search(query)
+
+
+def test_queries_are_expanded_before_they_are_translated(indexes):
+    smt = SMTQueryTranslator(TranslationTable.from_dict({"fuchs": {"fox": 0.5}, "hund": {"dog": 1.0}}, "de", "en"))
+    query = "applypipeline:off Füchs^0.5 fuchs^0.250000000 hund^2"
+    assert dict(smt.bag(query)) == {"dog": 2.0, "fuchs": 0.5, "fox": 0.125}
+    found = (smt >> indexes("pisa").bm25())(pd.DataFrame({"qid": ["q"], "query": [query]}))
+    assert scores(found) == scores(indexes("pisa").bm25()(bags({"dog": 2.0, "fox": 0.125})))
+
+
+@pytest.mark.parametrize("cell", ["fox", 3, [1, 2], {"fox": "1"}])
+def test_what_are_no_terms_is_refused(indexes, cell):
+    with pytest.raises(ValueError, match="query_toks must"):
+        indexes("pisa").bm25()(bags({"fox": 1.0}, cell))
+
+
 def test_a_cut_off_asks_for_fewer_documents(engine, indexes):
     bm25 = indexes(engine).bm25(k1=1.1, b=0.3)
     fused = (bm25 % 1).compile()
-    assert fused == indexes(engine).bm25(k1=1.1, b=0.3, num_results=1) and isinstance(fused, BM25Retriever)
+    assert repr(fused) == repr(indexes(engine).bm25(k1=1.1, b=0.3, num_results=1)) and isinstance(fused, BM25Retriever)
     everything = bm25.search("bird tree")
     assert len(everything) == 3
     assert fused.search("bird tree").equals(everything.head(1))
@@ -217,7 +276,7 @@ def test_a_dataset_a_name_a_list_and_a_generator_give_the_same(tmp_path):
     }
     for name, (documents, lang) in given.items():
         index = build(tmp_path / name, documents, lang)
-        assert len(index) == 240 and index.engine == "pisa" and index.analyzer == Analyzer("en")
+        assert len(index) == 240 and index.engine == "pisa" and repr(index.analyzer) == repr(Analyzer("en"))
         assert index.meta["dataset"] == ("mart:xquad-r/en/paragraphs" if name in ("dataset", "name") else None)
         assert content(index.path / "index") == content(tmp_path / "dataset" / "index")
 
@@ -243,7 +302,7 @@ def test_subsets_of_a_collection_have_one_index():
 def test_stop_words_and_numbers_are_the_analyzers_business(engine, tmp_path):
     docs = [{"docno": "d1", "text": "the house of 1517"}, {"docno": "d2", "text": "a"}, {"docno": "d3", "text": "x"}]
     index = build(tmp_path / "stop", docs, engine=engine, stop=True)
-    assert index.analyzer == Analyzer("en", stop=True) == BM25Index(index.path).analyzer
+    assert repr(index.analyzer) == repr(Analyzer("en", stop=True)) == repr(BM25Index(index.path).analyzer)
     assert index.bm25().search("the of").empty and len(index.bm25().search("1517")) == 1
     meta = json.loads((index.path / "pt_meta.json").read_text())  # as of when there were long lists only
     (index.path / "pt_meta.json").write_text(json.dumps({**meta, "analyzer": {**meta["analyzer"], "stop": True}}))
@@ -252,7 +311,7 @@ def test_stop_words_and_numbers_are_the_analyzers_business(engine, tmp_path):
         build(index.path, docs, engine=engine, stop=True)
     analyzer = Analyzer("en", stop=["house"], numbers=False)
     index = build(tmp_path / "own", docs, analyzer, engine=engine)
-    assert BM25Index(index.path).analyzer == analyzer
+    assert repr(BM25Index(index.path).analyzer) == repr(analyzer)
     assert index.bm25().search("house 1517").empty and len(index.bm25().search("the")) == 1
 
 
@@ -652,7 +711,7 @@ def test_a_dataset_may_name_its_language_otherwise(said, lang, tmp_path):
         def get_corpus_iter(self, verbose=True):
             return iter([{"docno": "d1", "text": "de kat"}])
 
-    assert build(tmp_path / "index", Dutch(), lang).analyzer == Analyzer("nl")
+    assert build(tmp_path / "index", Dutch(), lang).analyzer.lang == "nl"
     if said == "dt":
         with pytest.raises(ValueError, match="the language of the documents is given as 'dt': pass lang="):
             build(tmp_path / "other", Dutch(), None)

@@ -13,6 +13,7 @@ import pyterrier as pt
 from pyterrier_mart.archives import naming
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.datasets.store import DocumentStore
+from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
 
@@ -140,7 +141,7 @@ class MartDataset(pt.datasets.Dataset):
         return f"MartDataset('mart:{self.name}')"
 
 
-class TextLoader(pt.Transformer):
+class TextLoader(Transformer):
     """Adds fields of the documents of a ``mart:`` dataset, found by ``docno``.
 
     Columns that already have the name of a loaded field are replaced. A docno that is not in the dataset is an error,
@@ -185,7 +186,9 @@ class TextLoader(pt.Transformer):
         Raises:
             ValueError: If a docno is not in the dataset.
         """
-        pt.validate.columns(inp, includes=["docno"], context=self)
+        with pt.validate.any(inp, context=self) as v:
+            v.result_frame(extra_columns=["query"])  # which is what inspection shows first
+            v.columns(includes=["docno"])
         docnos = inp["docno"].tolist()
         documents = self.look_up(docnos) if docnos else {}
         for docno in docnos:
@@ -215,15 +218,6 @@ class TextLoader(pt.Transformer):
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Cuts the ranking before, rather than after, texts are loaded."""
         return pt.RankCutoff(k) >> self
-
-    def _key(self) -> tuple[object, ...]:
-        return type(self), self.dataset, self.fields
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, TextLoader) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __repr__(self) -> str:
         return f"TextLoader({self.dataset!r}, {list(self.fields)!r})"

@@ -6,12 +6,13 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.datasets.base import MartDataset
+from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
 
 __all__ = ["HumanTranslation"]
 
 
-class HumanTranslation(pt.Transformer):
+class HumanTranslation(Transformer):
     """Replaces queries by the same topics in another language, as humans translated them.
 
     Topics are found by ``qid``; what was asked before moves to ``query_0``. What other transformers made from the old
@@ -54,15 +55,6 @@ class HumanTranslation(pt.Transformer):
             raise ValueError(f"{unknown[0]!r} is not the qid of a topic of {self.dataset!r} in {self.variant!r}.")
         out = pt.model.push_queries(inp.drop(columns=["query_toks", "query_vec"], errors="ignore"))
         return out.assign(query=pd.Series([known[qid] for qid in inp["qid"]], index=out.index, dtype="str"))
-
-    def _key(self) -> tuple[object, ...]:
-        return self.dataset, self.variant
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, HumanTranslation) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __repr__(self) -> str:
         return f"HumanTranslation({self.dataset!r}, {self.variant!r})"

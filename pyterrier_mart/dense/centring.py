@@ -46,7 +46,7 @@ class Means(NamedTuple):
     whole: Vectors
 
 
-class LanguageCentering(pt.Transformer):
+class LanguageCentering(frames.Transformer):
     """Subtracts from each vector the mean of its language, so that languages lie in one place and not side by side.
 
     Multilingual encoders put texts in one language near one another, whatever they say, and so rank documents in the
@@ -291,14 +291,6 @@ class LanguageCentering(pt.Transformer):
             for _, array in _arrays(of):
                 digest.update(array.data)
         return digest.hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LanguageCentering):
-            return NotImplemented
-        return (self.fingerprint, self.encoder) == (other.fingerprint, other.encoder)
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
 
     def __repr__(self) -> str:
         default = LanguageCentering().settings

@@ -18,8 +18,10 @@ import torch
 
 from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
+from pyterrier_mart.characters import without_surrogates
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.encoders.loading import check_modules, reading
+from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class TextEncoder:
     @property
     def fingerprint(self) -> str:
         """What the vectors depend on: weights, prompts and lengths. Weights are read again if they have changed."""
-        state = [(value.data_ptr(), value._version) for value in self.model.parameters()]
+        state = self.model.truncate_dim, [(value.data_ptr(), value._version) for value in self.model.parameters()]
         if _FINGERPRINTS.get(self.model, (None, ""))[0] != state:
             _FINGERPRINTS[self.model] = state, model_fingerprint(self.model)
         described = repr((_FINGERPRINTS[self.model][1], self.max_length))
@@ -123,7 +125,8 @@ class TextEncoder:
         length = self.max_length[0 if side == "query" else 1]
         self.model.max_seq_length = min(length, limit) if limit else length
         try:
-            features = self.model.preprocess(list(texts), prompt=self.model.prompts.get(side) or None)
+            texts = list(map(without_surrogates, texts))
+            features = self.model.preprocess(texts, prompt=self.model.prompts.get(side) or None)
         finally:
             self.model.max_seq_length = limit
         device = self.device
@@ -131,7 +134,11 @@ class TextEncoder:
 
     def embed(self, features: Features) -> torch.Tensor:
         """Returns vectors of shape (texts, dimension), through which gradients flow."""
-        vectors: torch.Tensor = self.model(dict(features))["sentence_embedding"]  # the model adds to its input
+        return self.embedding(self.model(dict(features)))  # the model adds to its input
+
+    def embedding(self, outputs: Features) -> torch.Tensor:
+        """Returns the vectors among a model's outputs, of as many dimensions as its ``truncate_dim`` says."""
+        vectors: torch.Tensor = outputs["sentence_embedding"][:, : self.model.truncate_dim]
         return vectors
 
     def encode(
@@ -199,7 +206,7 @@ class Encodes(Protocol):
         """Returns the vectors of different texts, and the place of each row's among them."""
 
 
-class DenseEncoder(pt.Transformer):
+class DenseEncoder(Transformer):
     """Adds the vectors of queries or documents; made by the ``query_encoder()`` and ``doc_encoder()`` of a retriever.
 
     Vectors of a column that is there already are replaced.
@@ -215,8 +222,8 @@ class DenseEncoder(pt.Transformer):
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Adds a column of float32 arrays of length 1."""
-        column = "query" if self.side == "query" else self.dense.text_field
-        pt.validate.columns(inp, includes=[column], context=self)
+        columns = ["qid", "query"] if self.side == "query" else ["docno", self.dense.text_field]
+        pt.validate.columns(inp, includes=columns, context=self)
         vectors, rows = self.dense.encode_rows(inp, self.side)
         added = pd.Series(list(vectors[rows]), index=inp.index, dtype=object)
         return inp.assign(**{f"{PREFIXES[self.side]}_vec": added})
@@ -225,23 +232,18 @@ class DenseEncoder(pt.Transformer):
         """Cuts a ranking before, rather than after, texts are encoded (PyTerrier's optimiser asks)."""
         return pt.RankCutoff(k) >> self
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DenseEncoder):
-            return NotImplemented
-        return (self.dense, self.side) == (other.dense, other.side)
-
-    def __hash__(self) -> int:
-        return hash((self.dense, self.side))
-
     def __repr__(self) -> str:
         return f"{self.dense!r}.{PREFIXES[self.side]}_encoder()"
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:
-    """Returns what vectors depend on besides lengths: weights, pooling and other modules, prompts."""
+    """Returns what vectors depend on besides lengths: weights, pooling and other modules, prompts, truncation."""
     modules = [
         [type(module).__name__, getattr(module, "get_config_dict", lambda: None)()] for module in model.children()
     ]
     tokenizer, prompts = getattr(model, "tokenizer", ()), getattr(model, "prompts", {})
-    described = json.dumps([modules, len(tokenizer), dict(prompts)], sort_keys=True, default=repr)
+    parts = [modules, len(tokenizer), dict(prompts)]
+    if (dimensions := getattr(model, "truncate_dim", None)) is not None:
+        parts.append(dimensions)
+    described = json.dumps(parts, sort_keys=True, default=repr)
     return weights_digest(model, described)

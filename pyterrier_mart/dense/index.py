@@ -21,6 +21,7 @@ from pyterrier_mart.datasets.corpus import EmptyLanguageError
 from pyterrier_mart.dense.encoder import Vectors
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.files import atomic_directory
+from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.text import language_of
 
@@ -309,7 +310,7 @@ class DenseIndex(pt.Artifact):
         return f"DenseIndex({str(self.path)!r}, {len(self):,} documents in {', '.join(self.languages) or '?'})"
 
 
-class VectorRetriever(pt.Transformer):
+class VectorRetriever(Transformer):
     """Retrieves documents by the ``query_vec`` of queries; made by :meth:`DenseIndex.retriever`.
 
     The vectors must be made by the encoder and the centring that made the index, which cannot be checked here.
@@ -344,12 +345,6 @@ class VectorRetriever(pt.Transformer):
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
         """Retrieves fewer documents (PyTerrier's optimiser asks)."""
         return pt.inspect.transformer_apply_attributes(self, num_results=k) if k < self.num_results else None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VectorRetriever) and repr(self) == repr(other) and self.index == other.index
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
 
     def __repr__(self) -> str:
         return f"{self.index!r}.retriever(num_results={self.num_results}, doc_langs={self.doc_langs})"

@@ -28,8 +28,9 @@ from pyterrier_mart.dense.encoder import (
 )
 from pyterrier_mart.dense.index import CHUNK, Chunk, DenseIndex, Provenance, language_codes
 from pyterrier_mart.devices import resolve_device
-from pyterrier_mart.frames import texts_of, warn
+from pyterrier_mart.frames import Transformer, texts_of, warn
 from pyterrier_mart.links import HELP_URL
+from pyterrier_mart.query_terms import queries_of
 from pyterrier_mart.retrieval.documents import checked, documents_of
 from pyterrier_mart.text import language_of
 from pyterrier_mart.vectors import dot_products, unit
@@ -47,7 +48,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-class DenseRetriever(pt.Transformer):
+class DenseRetriever(Transformer):
     """Ranks documents in several languages by the vectors of a multilingual sentence encoder.
 
     Queries and documents are encoded apart (a bi-encoder) and compared by cosine. What it does depends on the
@@ -188,7 +189,7 @@ class DenseRetriever(pt.Transformer):
         if rows.empty:  # for which no model is loaded
             return np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64)
         column, lang = ("query", "query_lang") if side == "query" else (self.text_field, "doc_lang")
-        texts = texts_of(rows, column)
+        texts = queries_of(rows) if side == "query" else texts_of(rows, column)
         pairs = list(zip(texts, rows[lang] if lang in rows else itertools.repeat(None), strict=False))
         place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
         with pt.tqdm(total=len(set(texts)), desc=type(self).__name__, unit="text", disable=not self.verbose) as bar:
@@ -362,16 +363,6 @@ class DenseRetriever(pt.Transformer):
     def settings(self) -> dict[str, Any]:
         """The arguments besides the encoder that decide what comes out."""
         return {name: getattr(self, name) for name in _SETTINGS}
-
-    def _key(self) -> tuple[object, ...]:
-        model = self.fingerprint if isinstance(self.model, torch.nn.Module) else self.model_name
-        return type(self), model, self.weights, *self.settings().values()
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, DenseRetriever) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __getstate__(self) -> dict[str, Any]:
         # Weights that the encoder's name stands for are loaded again.

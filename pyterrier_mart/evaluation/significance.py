@@ -16,7 +16,7 @@ Values = npt.NDArray[np.float64]
 _TESTS = {"t": "ttest_rel", "wilcoxon": "wilcoxon"}
 
 
-def paired_test(test: str | Callable[[Values, Values], Any] = "t") -> Callable[[Values, Values], tuple[None, float]]:
+def paired_test(test: str | Callable[[Values, Values], Any] = "t") -> Callable[[Any, Any], tuple[None, float]]:
     """Returns a test for the argument ``test`` of :func:`pyterrier.Experiment`, whose p-value is never NaN.
 
     PyTerrier has none for a system that equals the baseline, or if a topic has no judgments, and such a NaN spoils the

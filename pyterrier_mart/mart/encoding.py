@@ -5,7 +5,6 @@ Training and inference both use :class:`PairEncoder`, so that a model is trained
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pyterrier_mart.characters import without_surrogates
 from pyterrier_mart.frames import warn
 from pyterrier_mart.mart.attention import QueryLinks, TranslationAttention, WordLinker, Words, attention, link
 
-__all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder", "without_surrogates"]
+__all__ = ["Batch", "BatchWords", "EncodedText", "Pair", "PairEncoder"]
 
 _LEAST_DOCUMENT = 32  # tokens of the document in a passage, whatever the length of the query
 _LONGEST_TOKEN = 16  # characters that a token takes at most on average, usually; where not, more is read
@@ -26,7 +26,6 @@ _CUT_WORD = 100  # tokens that the end of a text may have only because it was cu
 _LONGEST_WORD = 64  # characters of a word that are looked at after its last token that is read
 _REMEMBERED = 1 << 25  # bytes of queries, and of documents, that are kept for the next rows
 _OBJECT = 120  # bytes that an array or a tuple takes besides what is in it
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 Ints = npt.NDArray[np.int32]
 
@@ -304,11 +303,6 @@ def batch_words(words: Ints, counts: Any, firsts: Any, translation: TranslationA
     return BatchWords(
         numbers.reshape(words.shape), passages, sides, places, links[forth], translation.weights.numpy()[forth]
     )
-
-
-def without_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which no tokenizer takes, one for one."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def size_of(encoded: EncodedText) -> int:

@@ -15,7 +15,7 @@ import pyterrier as pt
 from pyterrier_mart.checks import check_columns
 from pyterrier_mart.frames import texts_of, warn
 from pyterrier_mart.mart.options import TrainingOptions
-from pyterrier_mart.text import specs_of
+from pyterrier_mart.query_terms import specs_of
 
 __all__ = [
     "MEASURE", "Example", "average_precision", "check_language", "examples", "fingerprint", "judgments",

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pyterrier_mart.characters import without_surrogates
 from pyterrier_mart.mart.attention import Words
-from pyterrier_mart.mart.encoding import BatchWords, without_surrogates
+from pyterrier_mart.mart.encoding import BatchWords
 from pyterrier_mart.mart.inference import Scorer
 
 __all__ = ["ExplainedLink", "ExplainedPassage", "ExplainedWord", "Explanation", "explain"]

@@ -17,7 +17,7 @@ from pyterrier_mart import encoders
 from pyterrier_mart.artifact import weights_digest
 from pyterrier_mart.checks import check_choice, check_flag, check_number, check_stop, check_whole
 from pyterrier_mart.devices import DTYPES, resolve_device, resolve_dtype
-from pyterrier_mart.frames import texts_of, warn
+from pyterrier_mart.frames import Transformer, texts_of, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.mart import artifact
 from pyterrier_mart.mart import examples as data
@@ -28,6 +28,7 @@ from pyterrier_mart.mart.inference import LoadedModel, Scorer
 from pyterrier_mart.mart.modeling import MartForRanking
 from pyterrier_mart.mart.options import TrainingOptions
 from pyterrier_mart.mart.training import train
+from pyterrier_mart.query_terms import queries_of
 from pyterrier_mart.translation import TranslationTable
 from pyterrier_mart.translation.lookup import IDENTITIES
 
@@ -40,7 +41,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-class MARTReRanker(pt.Estimator):
+class MARTReRanker(Transformer, pt.Estimator):
     """Re-ranks documents in one language for queries in another with the Mixed Attention Transformer (MART).
 
     A pretrained multilingual encoder reads query and document together (a cross-encoder); in some of its layers, a
@@ -174,7 +175,7 @@ class MARTReRanker(pt.Estimator):
             return pt.model.add_ranks(out.assign(score=pd.Series(dtype="float64", index=out.index)))
         data.check_language(inp, "the frame", self._target)
         self.warn_untrained()
-        queries, documents = texts_of(out, "query"), texts_of(out, self.text_field)
+        queries, documents = queries_of(out), texts_of(out, self.text_field)
         with pt.tqdm(total=len(out), desc="MART", unit="d", disable=not self.verbose) as bar:
             scores = self.scorer().score(queries, documents, bar.update)
         return pt.model.add_ranks(out.assign(score=scores))
@@ -376,14 +377,6 @@ class MARTReRanker(pt.Estimator):
     def _key(self) -> tuple[object, ...]:
         settings = tuple(getattr(self, name) for name in _SETTINGS)
         return *self._architecture(), self.table, settings, self.linking, self.weights
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MARTReRanker):
-            return NotImplemented
-        return self._key() == other._key() and self.training == other.training
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __getstate__(self) -> dict[str, Any]:
         # Weights that the encoder's name stands for are loaded again.

@@ -272,8 +272,7 @@ class FunctionalFastWeights(FastWeights):
     def embed(self, features: Features) -> Tensor:
         """Returns vectors of shape (texts, dimension)."""
         called = torch.func.functional_call(self.encoder.model, self._params, (dict(features),))
-        vectors: Tensor = called["sentence_embedding"]
-        return vectors
+        return self.encoder.embedding(called)
 
     def step(self, loss: Tensor, lr: float) -> None:
         """Takes a step of gradient descent; φ stays a function of θ, and in second order its gradients too."""
@@ -315,8 +314,7 @@ class Learn2LearnFastWeights(FastWeights):
 
     def embed(self, features: Features) -> Tensor:
         """Returns vectors of shape (texts, dimension)."""
-        vectors: Tensor = self._clone.module(dict(features))["sentence_embedding"]
-        return vectors
+        return self.encoder.embedding(self._clone.module(dict(features)))
 
     def step(self, loss: Tensor, lr: float) -> None:
         """Lets learn2learn adapt its clone."""

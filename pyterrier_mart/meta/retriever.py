@@ -283,9 +283,6 @@ class MetaSBERTRetriever(DenseRetriever, pt.Estimator):
         """The arguments besides the encoder and the configuration that decide what comes out, or what is learned."""
         return {"algorithm": self.algorithm, **super().settings()}
 
-    def _key(self) -> tuple[object, ...]:
-        return *super()._key(), self.config
-
     def __repr__(self) -> str:
         shown = super().__repr__()
         return shown if self.config == MetaConfig() else f"{shown[:-1]}, {self.config.short()})"

@@ -16,12 +16,13 @@ import pyterrier as pt
 from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.checks import check_choice, check_number, check_whole
 from pyterrier_mart.files import atomic_directory
-from pyterrier_mart.frames import warn
+from pyterrier_mart.frames import Transformer, warn
 from pyterrier_mart.links import HELP_URL
+from pyterrier_mart.query_terms import index_terms, terms_of
 from pyterrier_mart.retrieval.documents import DOCNO, DOCNO_RULE, checked, documents_of
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
 from pyterrier_mart.stopwords import long_list
-from pyterrier_mart.text import Analyzer, QueryTerms, language_code, specs_of
+from pyterrier_mart.text import Analyzer, language_code
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index", "engine_of"]
 
@@ -298,7 +299,7 @@ def _check_same(index: BM25Index, wanted: dict[str, Any]) -> None:
             )
 
 
-class BM25Retriever(pt.Transformer):
+class BM25Retriever(Transformer):
     """BM25 over a :class:`BM25Index`.
 
     Takes weighted terms from ``query_toks`` where a query has that column (as
@@ -308,6 +309,12 @@ class BM25Retriever(pt.Transformer):
     others. Queries without a term, and terms whose weight is below the engine's resolution (1e-4 of the query's
     largest weight in PISA, 1e-12 in Terrier), find nothing. Terms that no analyzer of this package spelled are brought
     into the index's normal form: ``{"CAT": 1.0}`` finds *cat*.
+
+    What Terrier's query expansion writes into ``query`` (``pt.rewrite.RM3`` and the like, over the directory ``index/``
+    of an index of the engine Terrier) is read as weighted terms. Where there are ``query_toks`` too, as in
+    ``smt >> bm25 >> RM3 >> bm25``, either have half of the weight, since Terrier expands ``query``, which was not
+    translated. If ``query`` was rewritten in another way after ``query_toks`` were made, these are searched, with a
+    warning.
 
     .. cite.dblp:: journals/ftir/RobertsonZ09
 
@@ -348,19 +355,9 @@ class BM25Retriever(pt.Transformer):
         with pt.validate.any(inp, context=self) as v:
             v.query_frame(extra_columns=["query_toks"], mode="terms")
             v.query_frame(extra_columns=["query"], mode="text")
-        own = self.index.analyzer
-        if "query_toks" in inp.columns:
-            others = [spec for spec in specs_of(inp["query_toks"]) if spec != own.spec]
-            if others:  # such words would silently find nothing
-                raise ValueError(
-                    f"the words in query_toks were made by the analyzer {others[0]}, but {self.index!r} by {own.spec}; "
-                    "use a table whose target language and analyzer are those of the index"
-                )
-            bags: list[dict[str, Any]] = [
-                self._spelled(toks) if isinstance(toks, dict) else {} for toks in inp["query_toks"]
-            ]
-        else:
-            bags = [own.counts(query) if isinstance(query, str) else {} for query in inp["query"]]
+        if "query_toks" in inp.columns:  # the output has them too, and must have what can be hashed
+            inp = inp.assign(query_toks=pd.Series(terms_of(inp["query_toks"]), index=inp.index, dtype=object))
+        bags = index_terms(inp, self.index.analyzer, repr(self.index))
         asked = np.array([i for i, bag in enumerate(bags) if any(bag.values())], dtype=np.int64)
         if not len(asked):
             empty = {name: pd.Series(dtype=kind) for name, kind in (("docno", "str"), ("score", float), ("rank", int))}
@@ -371,23 +368,11 @@ class BM25Retriever(pt.Transformer):
         rank = pd.Series(hits.query).groupby(hits.query).cumcount()
         return out.assign(docno=pd.Series(hits.docno, dtype="str"), score=hits.score * largest[hits.query], rank=rank)
 
-    def _spelled(self, toks: dict[str, float]) -> dict[str, float]:
-        """Returns terms in the spelling of the index, of which engines would know some others, each its own."""
-        if isinstance(toks, QueryTerms) and toks.spec is not None:
-            return toks
-        bag: dict[str, float] = {}
-        for term, weight in toks.items():
-            term = self.index.analyzer.normalize(term)
-            bag[term] = bag.get(term, 0.0) + weight
-        return bag
-
     def _scaled(self, bags: list[dict[str, float]], largest: Any) -> list[dict[str, float]]:
         """Divides each query's weights by the largest, so that their size does not matter to the engine's precision."""
         resolution = engine_of(self.index.engine).RESOLUTION
         queries, lost = [], 0
         for bag, top in zip(bags, largest.tolist(), strict=True):
-            if not all(0 <= weight < float("inf") for weight in bag.values()):
-                raise ValueError(f"the weights in query_toks must be finite and not negative, not {bag!r}")
             queries.append({term: weight / top for term, weight in bag.items() if weight / top >= resolution})
             lost += sum(0 < weight / top < resolution for weight in bag.values())
         if lost:
@@ -414,15 +399,6 @@ class BM25Retriever(pt.Transformer):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_searcher": None}
-
-    def _key(self) -> tuple[object, ...]:
-        return self.index, self.k1, self.b, self.num_results
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, BM25Retriever) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __repr__(self) -> str:
         return f"BM25Retriever({self.index!r}, k1={self.k1}, b={self.b}, num_results={self.num_results})"

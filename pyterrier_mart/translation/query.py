@@ -9,9 +9,9 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_number, check_stop, check_whole
-from pyterrier_mart.frames import texts_of
+from pyterrier_mart.frames import Transformer, texts_of
 from pyterrier_mart.links import HELP_URL
-from pyterrier_mart.text import QueryTerms
+from pyterrier_mart.query_terms import QueryTerms, expanded_terms
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -20,7 +20,7 @@ __all__ = ["SMTQueryTranslator"]
 _MOST_REMEMBERED = 1 << 18  # distinct query words
 
 
-class SMTQueryTranslator(pt.Transformer):
+class SMTQueryTranslator(Transformer):
     """Translates queries word by word with a translation table, for BM25 in the language of the documents.
 
     Adds ``query_toks``: each query term contributes its ``top_k`` most probable translations, weighted by
@@ -95,7 +95,7 @@ class SMTQueryTranslator(pt.Transformer):
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Adds ``query_toks``, or rewrites ``query`` where ``push`` is set."""
-        pt.validate.columns(inp, includes=["query"], context=self)
+        pt.validate.columns(inp, includes=["qid", "query"], context=self)
         rows = texts_of(inp, "query")
         if self.verbose and rows:
             rows = pt.tqdm(rows, desc=f"translate {'-'.join(self.table.languages)}", unit="q")
@@ -110,25 +110,28 @@ class SMTQueryTranslator(pt.Transformer):
         """Returns the weighted target-language terms of a query, the heaviest first."""
         bag: dict[str, float] = {}
         get = bag.get
-        for word in self._terms(query):
+        for word, count in self._terms(query):
             for target, weight in self._translate(word):
-                bag[target] = get(target, 0.0) + weight
+                bag[target] = get(target, 0.0) + count * weight
         # Faster than a sort with a key function, which would be called for each of the many terms.
         ordered = sorted([(-weight, target) for target, weight in bag.items()])
         terms = QueryTerms({target: -weight for weight, target in ordered})
-        terms.spec = self._spec
+        terms.spec, terms.query = self._spec, query
         return terms
 
     def push_text(self, query: str) -> str:
         """Returns the query as text: the most probable translation of each term, in the order of the query."""
-        return " ".join(self._translate(word)[0][0] for word in self._terms(query) if self._translate(word))
+        found = [self._translate(word) for word, _ in self._terms(query)]
+        return " ".join(translations[0][0] for translations in found if translations)
 
-    def _terms(self, query: str) -> list[str]:
+    def _terms(self, query: str) -> list[tuple[str, float]]:
         if self._prepared != self._key():  # searches for the best parameters set attributes
             self._prepare()
+        if (expanded := expanded_terms(query)) is not None:
+            return [(word, weight) for term, weight in expanded.items() for word in self._words.tokens(term)]
         words = self._words.tokens(query)
         # A query of stop words only ("Wer ist das?") is better asked than dropped.
-        return words if words or not self.stop else self._words.all_words(query)
+        return [(word, 1.0) for word in (words if words or not self.stop else self._words.all_words(query))]
 
     def _translate(self, word: str) -> tuple[tuple[str, float], ...]:
         """The translations of a term and their weights, remembered: queries repeat words."""
@@ -155,12 +158,6 @@ class SMTQueryTranslator(pt.Transformer):
 
     def _key(self) -> tuple[object, ...]:
         return self.table, self.top_k, self.threshold, self.relate, self.stop, self.push, self.stemmer
-
-    def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, SMTQueryTranslator) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __repr__(self) -> str:
         usual = {"threshold": 0.0, "relate": True, "stop": False, "push": False, "stemmer": None}
