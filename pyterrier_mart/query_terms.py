@@ -161,7 +161,7 @@ def up_to_date(cells: Iterable[QueryTerms], queries: Iterable[object]) -> list[Q
     for terms, query in zip(cells, queries, strict=True):
         if isinstance(query, str) and terms.query != query:
             if (expansion := expanded_terms(query)) is not None:
-                terms = mixed(terms, expansion)
+                terms = mixed(terms, expansion) if expansion else terms
             elif terms.query is not None:
                 rewritten += 1
         out.append(terms)

@@ -1,5 +1,6 @@
 """BM25 indexes: built, opened and refused; and the scores of both engines."""
 
+import itertools
 import json
 import math
 import os
@@ -12,8 +13,9 @@ import warnings
 
 import pandas as pd
 import pyterrier as pt
+import pyterrier_pisa
 import pytest
-from engines import ENGINES, needs_java
+from engines import ENGINES, needs_java, start_java
 
 from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslator, TranslationTable, bm25_index
 from pyterrier_mart.artifact import META
@@ -167,14 +169,14 @@ def test_query_terms_win_over_the_text_of_the_query(engine, indexes):
 def test_expanded_queries_are_searched(indexes):
     """By both engines, with the index of one of them, beside what was translated."""
     smt = SMTQueryTranslator(TranslationTable.from_dict({"fuchs": {"fox": 1.0}}, "de", "en"))
-    topics = pd.DataFrame({"qid": ["q"], "query": ["Fuchs"]})
+    topics = pd.DataFrame({"qid": ["q"], "query": ["Fuchs bird"]})
     first, index = indexes("terrier").bm25(), str(indexes("terrier").path / "index")
     for rewrite in (pt.rewrite.RM3, pt.rewrite.Bo1QueryExpansion, pt.rewrite.KLQueryExpansion):
         rewritten = (smt >> first >> rewrite(index))(topics)
         expansion = expanded_terms(rewritten["query"][0])
-        assert expansion and "applypipeline" not in expansion and rewritten["query_toks"][0] == {"fox": 1.0}
+        assert "bird" in expansion and expansion.keys() <= {"bird", "fuchs"}
         both = {term: 0.5 * weight / sum(expansion.values()) for term, weight in expansion.items()}
-        both["fox"] = both.get("fox", 0.0) + 0.5
+        both |= {"fox": 0.25, "bird": both["bird"] + 0.25}
         for engine in ("pisa", "terrier"):
             bm25 = indexes(engine).bm25()
             with warnings.catch_warnings():
@@ -209,9 +211,43 @@ def test_other_rewritten_queries_are_told(engine, indexes):
 def test_queries_are_expanded_before_they_are_translated(indexes):
     smt = SMTQueryTranslator(TranslationTable.from_dict({"fuchs": {"fox": 0.5}, "hund": {"dog": 1.0}}, "de", "en"))
     query = "applypipeline:off Füchs^0.5 fuchs^0.250000000 hund^2"
-    assert dict(smt.bag(query)) == {"dog": 2.0, "fuchs": 0.5, "fox": 0.125}
+    assert dict(smt.bag(query)) == {"dog": 2.0, "fox": 0.375}
     found = (smt >> indexes("pisa").bm25())(pd.DataFrame({"qid": ["q"], "query": [query]}))
-    assert scores(found) == scores(indexes("pisa").bm25()(bags({"dog": 2.0, "fox": 0.125})))
+    assert scores(found) == scores(indexes("pisa").bm25()(bags({"dog": 2.0, "fox": 0.375})))
+
+
+FRENCH = [{"docno": "e", "text": "L'école d'été"}, {"docno": "g", "text": "un garçon"}, {"docno": "n", "text": "non"}]
+
+
+@needs_java
+def test_indexes_of_other_words_are_told(tmp_path):
+    start_java()
+    table = TranslationTable.from_dict({"school": {"école": 1.0}, "boy": {"garçon": 1.0}}, "en", "fr")
+    smt, number = SMTQueryTranslator(table), itertools.count()
+
+    def terrier(analyse=None, **options):
+        indexer = pt.IterDictIndexer(str(tmp_path / str(next(number))), **options)
+        return pt.terrier.Retriever((analyse >> indexer if analyse else indexer).index(iter(FRENCH)), wmodel="BM25")
+
+    pisa = pyterrier_pisa.PisaIndex(str(tmp_path / "pisa"))
+    pisa.index(FRENCH)
+    for others, message in (
+        (terrier(), "Terrier's own words, and Stopwords,PorterStemmer after"),
+        (terrier(stemmer=None, stopwords=None, tokeniser="UTFTokeniser"), "words such as 'garçon'"),
+        (pisa.bm25(), "PISA's own words, and the stemmer porter2"),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            smt >> others % 10
+    own = build(tmp_path / "own", FRENCH, "fr", engine="terrier")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        SMTQueryTranslator(TranslationTable.from_dict({"x": {"y": 1.0}}, "de", "en")) >> terrier()
+        for alike in (
+            own.bm25(),
+            pt.terrier.Retriever(str(own.path / "index"), wmodel="BM25"),
+            terrier(Analyzer("fr"), pretokenised=True, stemmer=None, stopwords=None),
+        ):
+            assert (smt >> alike).search("school")["docno"].tolist() == ["e"]
 
 
 @pytest.mark.parametrize("cell", ["fox", 3, [1, 2], {"fox": "1"}])

@@ -9,9 +9,10 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_number, check_stop, check_whole
-from pyterrier_mart.frames import Transformer, texts_of
+from pyterrier_mart.frames import Pipeline, Transformer, texts_of, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.query_terms import QueryTerms, expanded_terms
+from pyterrier_mart.translation.foreign import other_words
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -41,10 +42,16 @@ class SMTQueryTranslator(Transformer):
         >>> smt = SMTQueryTranslator(TranslationTable.load("de-en"))
         >>> (smt >> bm25).search("Wo wurde Luther geboren?")
 
-    An index that another program made with a stemmer: Terrier stems ``query_toks`` itself, so that
+    An English index that another program made with a stemmer: Terrier stems ``query_toks`` itself, so that
     ``smt >> pt.terrier.Retriever(index, wmodel="BM25", controls={"bm25.k_3": "1e6"})`` needs nothing more. PISA does
     not: pass ``stemmer=lambda word: "".join(index.tokenize(word))``, and search with
     ``index.bm25(query_weighted=True, toks_scale=10_000.0)``, which would ignore the weights otherwise.
+
+    In other languages Terrier's and PISA's own words have accents, or break at them, where a table's have none. Let the
+    analyzer split the documents::
+
+        >>> indexer = pt.IterDictIndexer("folder", pretokenised=True, stemmer=None, stopwords=None)
+        >>> index = (Analyzer("fr") >> indexer).index(documents)
 
     Args:
         table: The table, or what :meth:`TranslationTable.load` takes, such as ``"de-en"``. Its source language is the
@@ -148,6 +155,16 @@ class SMTQueryTranslator(Transformer):
                 self._known.clear()
             found = self._known[word] = tuple(weights.items())
         return found
+
+    def __rshift__(self, right: pt.Transformer) -> Pipeline:
+        """Makes a pipeline, with a warning if the index that is searched next has other words than the table."""
+        following = right[0] if isinstance(right, pt.Compose) else right
+        if made := other_words(following, self.table.target):
+            warn(
+                f"{following} searches {made}, which lack words with accents as {self.table!r} spells them; make the "
+                "index with bm25_index, or as the class SMTQueryTranslator describes"
+            )
+        return super().__rshift__(right)
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Lets a cut-off move before this transformer (PyTerrier's optimiser asks)."""
