@@ -165,7 +165,7 @@ def test_more_marks_than_any_writing_system_has_are_cut():
 def test_languages_by_code():
     assert language_code("de") == language_code("DEU") == language_code(" ger ") == "de"
     assert language_code("arb") == "ar" and language_code("cmn") == "zh" and language_code("swh") == "sw"
-    assert Analyzer("deu") == Analyzer("de")
+    assert repr(Analyzer("deu")) == repr(Analyzer("de"))
     assert all(language_code(code) == code for code in LANGUAGES)
 
 
@@ -360,8 +360,8 @@ def test_pickle_of_what_has_a_segmenter(lang, module):
 def test_specification():
     spec = Analyzer("vi", stop=True, numbers=False, text_field="title").spec
     assert spec == {"lang": "vi", "fold": False, "version": spec["version"]}
-    assert Analyzer.from_spec(spec) == Analyzer("vi")
-    assert Analyzer.from_spec(Analyzer("de", fold=False).spec) == Analyzer("de", fold=False)
+    assert repr(Analyzer.from_spec(spec)) == repr(Analyzer("vi"))
+    assert repr(Analyzer.from_spec(Analyzer("de", fold=False).spec)) == repr(Analyzer("de", fold=False))
     for version in (0, spec["version"] + 1):
         with pytest.raises(ValueError, match=rf"made by the analyzer \{{.*'version': {version}\}}.*rebuild it"):
             Analyzer.from_spec({**spec, "version": version})

@@ -312,9 +312,8 @@ class BM25Retriever(Transformer):
 
     What Terrier's query expansion writes into ``query`` (``pt.rewrite.RM3`` and the like, over the directory ``index/``
     of an index of the engine Terrier) is read as weighted terms. Where there are ``query_toks`` too, as in
-    ``smt >> bm25 >> RM3 >> bm25``, either have half of the weight, since Terrier expands ``query``, which was not
-    translated. If ``query`` was rewritten in another way after ``query_toks`` were made, these are searched, with a
-    warning.
+    ``smt >> bm25 >> RM3 >> bm25``, either have half of the weight, since Terrier expands what was not translated. If
+    ``query`` was rewritten in another way after ``query_toks`` were made, these are searched, with a warning.
 
     .. cite.dblp:: journals/ftir/RobertsonZ09
 
