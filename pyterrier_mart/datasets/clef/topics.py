@@ -112,6 +112,9 @@ def read_topics(parts: Iterable[bytes], name: str, problems: Problems) -> Iterat
             raise ValueError(f"{name}: larger than {_LONGEST >> 20} MB, which no file of topics is")
     data = bytes(chunks)
     text, guess = decode(data)
+    if n := text.count("\0"):
+        problems.add(name, "", f"{n:,} NULs, which no text has; they are read as blanks", kind=_DAMAGE)
+        text = text.replace("\0", " ")
     read = marked_up if _OPENING.search(text) else tab_separated
     found = Problems()
     topics = list(read(text, name, found))
