@@ -354,7 +354,7 @@ def test_pickle_of_what_has_a_segmenter(lang, module):
     analyzer = Analyzer(lang, stop=["x"], numbers=False, text_field="title", verbose=True)
     analyzer.spans("我 ภาษาไทย Straße x")  # fills the caches
     again = pickle.loads(pickle.dumps(analyzer))
-    assert again == analyzer and again.verbose and again.tokens("Straße x 5") == ["strasse"]
+    assert repr(again) == repr(analyzer) and again.verbose and again.tokens("Straße x 5") == ["strasse"]
 
 
 def test_specification():
