@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pyterrier_mart.archives import naming
 from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.vocabulary import Vocabulary
@@ -175,9 +176,13 @@ def pack(arrays: Arrays, meta: Mapping[str, Any]) -> bytes:
     return lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpack(packed: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Returns the arrays and metadata of :func:`pack`."""
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(packed))) as tar:
+def unpack(packed: bytes, where: str = "in memory") -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Returns the arrays and metadata of :func:`pack`.
+
+    Raises:
+        ArchiveError: If it is damaged; the message names ``where`` it is.
+    """
+    with naming(where), tarfile.open(fileobj=io.BytesIO(lzma.decompress(packed))) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     arrays = {name: np.load(io.BytesIO(files[f"{name}.npy"]), allow_pickle=False) for name in ARRAYS}
     return arrays, json.loads(files[META])

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.archives import naming
 from pyterrier_mart.artifact import META
 from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.text import Analyzer, language_of
@@ -117,9 +116,7 @@ class TranslationTable(WordMatrix, pt.Artifact):
                 f"or a bundled direction: {', '.join(cls.bundled())}"
             )
         file = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX)
-        with naming(str(file)):
-            arrays, meta = storage.unpack(file.read_bytes())
-        return cls.from_arrays(arrays, meta, f"bundled {name}")
+        return cls.from_arrays(*storage.unpack(file.read_bytes(), str(file)), f"bundled {name}")
 
     @classmethod
     def bundled(cls) -> list[str]:
