@@ -22,8 +22,8 @@ from pyterrier_mart.artifact import META
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.query_terms import expanded_terms
 from pyterrier_mart.retrieval import bm25 as bm25_module
-from pyterrier_mart.retrieval.bm25 import dataset_name, engine_of
-from pyterrier_mart.retrieval.documents import checked
+from pyterrier_mart.retrieval.bm25 import engine_of
+from pyterrier_mart.retrieval.documents import checked, dataset_name
 from pyterrier_mart.stopwords import long_list
 
 DOCS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,19 @@ from pyterrier_mart.files import atomic_directory
 from pyterrier_mart.frames import Transformer, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.query_terms import index_terms, terms_of
-from pyterrier_mart.retrieval.documents import DOCNO, DOCNO_RULE, checked, documents_of
+from pyterrier_mart.retrieval.documents import (
+    DOCNO,
+    DOCNO_RULE,
+    analyzer_for,
+    checked,
+    counts_of,
+    dataset_name,
+    docno_line,
+    documents_of,
+)
 from pyterrier_mart.retrieval.types import Document, Engine, Searcher
 from pyterrier_mart.stopwords import long_list
-from pyterrier_mart.text import Analyzer, language_code
+from pyterrier_mart.text import Analyzer
 
 __all__ = ["BM25Index", "BM25Retriever", "bm25_index", "engine_of"]
 
@@ -196,7 +205,7 @@ def bm25_index(
         index = BM25Index(path)
         if engine != "auto":
             meta["engine"] = engine
-        _check_same(index, {**meta, **_counts(dataset)})
+        _check_same(index, {**meta, **counts_of(dataset)})
         return index
     chosen = engine_of(engine)
     docno, rule = DOCNO, DOCNO_RULE
@@ -213,7 +222,7 @@ def bm25_index(
         bar = pt.tqdm(rows, desc=f"index {analyzer.lang}", unit="doc", disable=not progress, leave=False)
         for document in bar:
             count += 1
-            digest.update(_line(document["docno"]))
+            digest.update(docno_line(document["docno"]))
             text = "\n".join(document[field] for field in fields if isinstance(document[field], str))
             toks = analyzer.counts(text)
             lost += not toks
@@ -233,59 +242,10 @@ def bm25_index(
     return BM25Index(path)
 
 
-def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool | Collection[str]) -> Analyzer:
-    """Returns the analyzer of documents, whose language the user or the dataset names.
-
-    Raises:
-        ValueError: If nobody does, or if they name different ones.
-    """
-    said = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
-    try:
-        known = None if said is None else language_code(said)
-    except ValueError:  # mMARCO's Dutch is "dt"
-        known = None
-    if lang is None and known is None:
-        found = "not known" if said is None else f"given as {said!r}"
-        raise ValueError(f"the language of the documents is {found}: pass lang=, such as 'en'")
-    analyzer = lang if isinstance(lang, Analyzer) else Analyzer(lang or known or "", stop=stop)
-    if known is not None and analyzer.lang != known:
-        raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
-    return analyzer
-
-
-def dataset_name(dataset: Any) -> str | None:
-    """Returns the name of a dataset's documents, the same for all its sets of topics; ``None`` for other documents."""
-    if not hasattr(dataset, "get_corpus_iter"):
-        return None
-    own = getattr(dataset, "corpus_name", None)
-    if own is None and (irds_id := getattr(dataset, "_irds_id", None)) is not None:
-        import ir_datasets
-
-        own = f"irds:{ir_datasets.docs_parent_id(irds_id)}"
-    return own or repr(dataset)
-
-
 def _settings(analyzer: Analyzer) -> dict[str, Any]:
     usual = _FUNCTION_WORDS if analyzer.stop else False
     stop = usual if isinstance(analyzer.stop, bool) else sorted(analyzer.stop)
     return {**analyzer.spec, "stop": stop, "numbers": analyzer.numbers}
-
-
-def _line(docno: object) -> bytes:
-    return f"{docno}\n".encode("utf-8", errors="surrogatepass")
-
-
-def _counts(documents: Any) -> dict[str, Any]:
-    """Returns what can be told of documents without reading a stream: how many they are, and their docnos' digest."""
-    if callable(getattr(documents, "documents", None)):
-        return {"documents": len(documents.documents())}
-    if isinstance(documents, pd.DataFrame):
-        docnos: Iterable[object] = documents["docno"]
-    elif isinstance(documents, (list, tuple)):
-        docnos = (document["docno"] for document in documents)
-    else:
-        return {}
-    return {"docnos": hashlib.sha256(b"".join(map(_line, docnos))).hexdigest()}
 
 
 def _check_same(index: BM25Index, wanted: dict[str, Any]) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 import pyterrier as pt
 
-__all__ = ["DOCNO", "DOCNO_RULE", "checked", "documents_of"]
+from pyterrier_mart.text import Analyzer, language_code
+
+__all__ = [
+    "DOCNO", "DOCNO_RULE", "analyzer_for", "checked", "counts_of", "dataset_name", "docno_line", "documents_of",
+]  # fmt: skip
 
 #: What a docno may be. Terrier would lose control characters and byte order marks at its ends; PISA ends lines there.
 DOCNO = r"[^\s\0-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe]+"
@@ -65,3 +70,53 @@ def checked(
         yield document
     if not seen:
         raise ValueError("there are no documents to index")
+
+
+def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool | Collection[str]) -> Analyzer:
+    """Returns the analyzer of documents, whose language the user or the dataset names.
+
+    Raises:
+        ValueError: If nobody does, or if they name different ones.
+    """
+    said = dataset.get_corpus_lang() if hasattr(dataset, "get_corpus_lang") else None
+    try:
+        known = None if said is None else language_code(said)
+    except ValueError:  # mMARCO's Dutch is "dt"
+        known = None
+    if lang is None and known is None:
+        found = "not known" if said is None else f"given as {said!r}"
+        raise ValueError(f"the language of the documents is {found}: pass lang=, such as 'en'")
+    analyzer = lang if isinstance(lang, Analyzer) else Analyzer(lang or known or "", stop=stop)
+    if known is not None and analyzer.lang != known:
+        raise ValueError(f"lang={lang!r}, but the documents of {dataset!r} are in {known!r}")
+    return analyzer
+
+
+def dataset_name(dataset: Any) -> str | None:
+    """Returns the name of a dataset's documents, the same for all its sets of topics; ``None`` for other documents."""
+    if not hasattr(dataset, "get_corpus_iter"):
+        return None
+    own = getattr(dataset, "corpus_name", None)
+    if own is None and (irds_id := getattr(dataset, "_irds_id", None)) is not None:
+        import ir_datasets
+
+        own = f"irds:{ir_datasets.docs_parent_id(irds_id)}"
+    return own or repr(dataset)
+
+
+def docno_line(docno: object) -> bytes:
+    """Returns a docno as digests of documents take it."""
+    return f"{docno}\n".encode("utf-8", errors="surrogatepass")
+
+
+def counts_of(documents: Any) -> dict[str, Any]:
+    """Returns what can be told of documents without reading a stream: how many they are, and their docnos' digest."""
+    if callable(getattr(documents, "documents", None)):
+        return {"documents": len(documents.documents())}
+    if isinstance(documents, pd.DataFrame):
+        docnos: Iterable[object] = documents["docno"]
+    elif isinstance(documents, (list, tuple)):
+        docnos = (document["docno"] for document in documents)
+    else:
+        return {}
+    return {"docnos": hashlib.sha256(b"".join(map(docno_line, docnos))).hexdigest()}
