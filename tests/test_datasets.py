@@ -134,7 +134,6 @@ def test_human_translation():
 @pytest.mark.parametrize("qid", ["1", "en-56beb4343aeaaa14008c925b", 7, None])
 def test_human_translation_refuses_other_topics(qid):
     translation = XQuADR("de", "en").human_translation()
-    assert translation == XQuADR("deu", "eng").human_translation() != XQuADR("de", "es").human_translation()
     with pytest.raises(ValueError, match=r"is not the qid of a topic of .*xquad-r/de-en'\) in 'en'"):
         translation(pd.DataFrame({"qid": [qid], "query": ["?"]}))
 

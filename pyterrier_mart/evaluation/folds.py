@@ -243,7 +243,7 @@ def check_leakage(train: C, valid: C | None = None, test: C | None = None) -> No
             if what == "document text":
                 shared = [key for key in shared if key in our_answers or key in their_answers]
             if shared:
-                where = listed([f"{key!r} ({keys[key]} and {theirs[what][key]})" for key in shared])
+                where = listed([f"{key!r:.60} ({keys[key]} and {theirs[what][key]})" for key in shared])
                 raise LeakageError(f"{first} and {second} share a {what}: {where}")
 
 
