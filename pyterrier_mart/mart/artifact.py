@@ -74,10 +74,10 @@ def read(
     """
     meta = read_meta(path, _WHAT, _KIND, {"settings": dict, "encoder": str, "weights": str})
     found = meta["settings"]
-    if isinstance(found, dict) and "identity_matches" in found:  # 0.1: such a model links words as it did then
+    if "identity_matches" in found:  # 0.1: such a model links words as it did then
         found["identity"] = "unknown" if found.pop("identity_matches") else "never"
         found["linking"] = 1
-    if not isinstance(found, dict) or set(found) != {*settings, "table"}:
+    if set(found) != {*settings, "table"}:
         raise ValueError(f"damaged {_WHAT} {path}: {META} has the settings {found!r}")
     fingerprint = found.pop("table")
     if table is None:
