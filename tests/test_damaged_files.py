@@ -581,7 +581,7 @@ def read_mart(path: Path) -> Any:
 
 
 READERS["saved MARTReRanker"] = Reader(
-    lambda folder: damage.copy(saved_mart(), folder / "mart"), read_mart, "mart.artifact artifact", "*", most=10
+    lambda folder: damage.copy(saved_mart(), folder / "mart"), read_mart, "mart.artifact artifact", "*", most=5
 )
 
 
@@ -775,8 +775,7 @@ def search_all(engine: str, index: str, place: str, done: int) -> None:
     good, folder = Path(index), Path(place)
     reader = Reader(lambda folder: damage.copy(good, folder / "index"), search, "", "**/*")
     files = targets(reader, good)
-    most = 5 if engine == "pisa" else 3
-    cases = [(n, mutant) for n, file in enumerate(files) for mutant in damage.mutants(file, most=most)]
+    cases = [(n, mutant) for n, file in enumerate(files) for mutant in damage.mutants(file, most=3)]
     expected = search(good)
     for i, (n, mutant) in enumerate(cases[done:], start=done):
         name = f"{files[n].relative_to(good)}, {mutant.name}"
