@@ -822,7 +822,7 @@ OTHERS = {
     "encoders.loading": "the same", "dense.encoder": "the same",
     "encoders.minilm": "what a package holds, whose checksums are known: encoders.conversion",
     "translation.aligner_process": "reads what its aligner wrote", "cli.table.shared": "by the readers here",
-    "retrieval.bm25": "test_damaged_indexes_do_not_abort", "retrieval.pisa": "the same",
+    "retrieval.index": "test_damaged_indexes_do_not_abort", "retrieval.pisa": "the same",
     "retrieval.terrier": "the same", "retrieval.inversion": "reads what it wrote a moment ago",
     "translation.align": "reads what its aligner wrote a moment ago",
     "datasets.xquad_r": "bundled: datasets.base", "datasets.sts17": "bundled: datasets.base",

@@ -21,9 +21,9 @@ from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslato
 from pyterrier_mart.artifact import META
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.query_terms import expanded_terms
-from pyterrier_mart.retrieval import bm25 as bm25_module
-from pyterrier_mart.retrieval.bm25 import engine_of
+from pyterrier_mart.retrieval import engines as engines_module
 from pyterrier_mart.retrieval.documents import checked, dataset_name
+from pyterrier_mart.retrieval.engines import engine_of
 from pyterrier_mart.stopwords import long_list
 
 DOCS = [
@@ -616,7 +616,7 @@ def test_the_language_must_be_known(tmp_path):
 
 
 def test_without_pisa_terrier_is_the_engine(monkeypatch, tmp_path):
-    monkeypatch.setattr(bm25_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines_module, "find_spec", lambda name: None)
     assert engine_of("auto").NAME == engine_of("terrier").NAME == "terrier"
     with pytest.raises(ImportError, match="pyterrier-pisa.*engine='terrier'"):
         build(tmp_path / "index", engine="pisa")

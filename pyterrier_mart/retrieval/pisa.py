@@ -28,7 +28,7 @@ from pyterrier_pisa._pisathon import build_binlex
 from pyterrier_mart.artifact import META, meta_bytes
 from pyterrier_mart.frames import warn
 from pyterrier_mart.retrieval.inversion import invert
-from pyterrier_mart.retrieval.types import Document, Hits
+from pyterrier_mart.retrieval.types import Document, Hits, Scoring
 
 NAME = "pisa"
 # PISA reads a query's weights as whole numbers of repetitions.
@@ -109,7 +109,8 @@ def link_old(path: Path, scratch: Path) -> None:
 class PisaSearcher:
     """A PISA index opened for retrieval."""
 
-    def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
+    def __init__(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool):
+        k1, b = scoring
         prepared = json.loads((path / META).read_bytes()).get("prepared")
         with tempfile.TemporaryDirectory() as scratch:  # PISA maps files: it needs no names of them any more
             if prepared is None:

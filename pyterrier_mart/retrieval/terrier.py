@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.retrieval.types import Document, Hits
+from pyterrier_mart.retrieval.types import Document, Hits, Scoring
 
 NAME = "terrier"
 RESOLUTION = 1e-12  # of the decimals that are written for Terrier, below
@@ -108,8 +108,9 @@ def shortened(toks: dict[str, float]) -> dict[str, float]:
 class TerrierSearcher:
     """A Terrier index opened for retrieval."""
 
-    def __init__(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool):
+    def __init__(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool):
         start_java()
+        k1, b = scoring
         # Of Terrier's BM25, a term that is in more than half of the documents has a negative weight: it ranks them
         # lower, and finds nothing alone. Its TF_IDF has BM25's term frequencies and a positive weight of the term,
         # which is replaced here by the one that PISA gives, so that both engines find and rank alike.

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Document", "Engine", "Hits", "Searcher"]
+__all__ = ["Document", "Engine", "Hits", "Scoring", "Searcher"]
 
 #: A document as engines take it: ``{"docno": str, "toks": dict[str, int]}``.
 Document = dict[str, Any]
+#: k1 and b of BM25.
+Scoring = tuple[float, float]
 
 
 class Hits(NamedTuple):
@@ -56,5 +58,5 @@ class Engine(Protocol):
     def build(self, documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
         """Writes an index into the empty directory ``path``; what reading the documents raises comes out."""
 
-    def searcher(self, path: Path, k1: float, b: float, num_results: int, threads: int, verbose: bool) -> Searcher:
+    def searcher(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool) -> Searcher:
         """Opens the index for retrieval."""
