@@ -5,6 +5,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pyterrier_mart.retrieval import BM25Index, BM25Retriever, bm25_index
+from pyterrier_mart.retrieval.merging import merge_languages
 from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation import SMTQueryTranslator, TranslationTable
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyterrier_mart.datasets.corpus import MultilingualCorpus
     from pyterrier_mart.datasets.languages import languages_of
     from pyterrier_mart.dense.centring import LanguageCentering
+    from pyterrier_mart.dense.hybrid import Hybrid
     from pyterrier_mart.dense.index import DenseIndex
     from pyterrier_mart.dense.retriever import DenseRetriever
     from pyterrier_mart.mart import MARTReRanker, TrainingOptions
@@ -24,6 +26,7 @@ __all__ = [
     "BM25Retriever",
     "DenseIndex",
     "DenseRetriever",
+    "Hybrid",
     "LanguageCentering",
     "MARTReRanker",
     "MetaConfig",
@@ -36,6 +39,7 @@ __all__ = [
     "bm25_index",
     "language_code",
     "languages_of",
+    "merge_languages",
 ]
 
 #: Where names come from that are imported when they are first asked for: most of them need torch.
@@ -43,6 +47,7 @@ _LATER = {
     "datasets.corpus": "MultilingualCorpus",
     "datasets.languages": "languages_of",
     "dense.centring": "LanguageCentering",
+    "dense.hybrid": "Hybrid",
     "dense.index": "DenseIndex",
     "dense.retriever": "DenseRetriever",
     "mart": "MARTReRanker TrainingOptions",

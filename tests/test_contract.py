@@ -16,11 +16,13 @@ from engines import needs_java, question_table, start_java
 from pyterrier_mart import (
     Analyzer,
     BM25Index,
+    Hybrid,
     MARTReRanker,
     SMTQueryTranslator,
     TrainingOptions,
     TranslationTable,
     bm25_index,
+    merge_languages,
 )
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
@@ -371,6 +373,64 @@ CASES += [
         VECTOR_TOPICS,
         others=(lambda: vectors().retriever(num_results=3), lambda: vectors().retriever(doc_langs=["de"])),
         row_wise=False,
+    ),
+]
+
+
+@cache
+def sentences(lang: str = "") -> BM25Index:
+    """The words of the corpus's sentences in one language, or in both as if they were English."""
+    docs = corpus().docs if not lang else corpus().docs[corpus().docs["doc_lang"] == lang]
+    return bm25_index(docs, models.folder() / f"words-{lang}", lang or "en", engine="pisa", progress=False)
+
+
+def hybrid(**options):
+    words = options.pop("words", None) or sentences().bm25(num_results=20)
+    return Hybrid(words, options.pop("dense", None) or dense(dense_index=vectors()), **{"num_results": 20, **options})
+
+
+def merger(**options):
+    pipelines = {lang: sentences(lang).bm25(num_results=10) for lang in options.pop("languages", ("de", "en"))}
+    return merge_languages(pipelines, **options)
+
+
+CASES += [
+    Case(
+        "hybrid",
+        hybrid,
+        DENSE_TOPICS,
+        texts=("query",),
+        others=(
+            lambda: hybrid(words=sentences().bm25(num_results=3)),
+            lambda: hybrid(dense=dense(dense_index=vectors(), doc_langs=("de",))),
+            lambda: hybrid(weight=1.0),
+            lambda: hybrid(num_results=3),
+        ),
+        row_wise=False,
+        loaded=lambda hybrid: hybrid.dense._net is not None,
+        warns=True,
+        trial=Trial(systems=lambda hybrid: [hybrid, hybrid % 3, hybrid.words], topics=DENSE_TOPICS, qrels=DENSE_QRELS),
+    ),
+    *(
+        Case(
+            f"merge-{how}",
+            lambda how=how: merger(how=how),
+            DENSE_TOPICS,
+            texts=("query",),
+            others=(
+                lambda how=how: merger(how=how, num_results=3),
+                lambda how=how: merger(how=how, languages=["de"]),
+                lambda how=how: merger(how="rrf" if how == "score" else "score"),
+            ),
+            row_wise=False,
+            warns=True,
+            trial=Trial(
+                systems=lambda merged: [merged, merged % 3, sentences("de").bm25()],
+                topics=DENSE_TOPICS,
+                qrels=DENSE_QRELS,
+            ),
+        )
+        for how in ("score", "rrf", "round-robin")
     ),
 ]
 for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ import pyterrier as pt
 from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
 from pyterrier_mart.checks import check_whole
 from pyterrier_mart.datasets.corpus import EmptyLanguageError
+from pyterrier_mart.dense.docnos import write_docnos
 from pyterrier_mart.dense.encoder import Vectors
 from pyterrier_mart.devices import resolve_device
 from pyterrier_mart.files import atomic_directory
@@ -28,7 +28,7 @@ from pyterrier_mart.text import language_of
 if TYPE_CHECKING:
     from pyterrier_dr import FlexIndex  # takes seconds to import
 
-__all__ = ["CHUNK", "Chunk", "DenseIndex", "Provenance", "VectorRetriever", "language_codes", "write_docnos"]
+__all__ = ["CHUNK", "Chunk", "DenseIndex", "Provenance", "VectorRetriever", "language_codes"]
 
 #: Documents that are encoded at a time: what is in memory does not grow with the collection.
 CHUNK = 4096
@@ -40,6 +40,7 @@ _LANGUAGES = "doc_langs.npy"
 #: What checksums are kept of.
 _FILES = (_LANGUAGES, "flex/vecs.f4", "flex/docnos.npids", f"flex/{META}")
 _SCORES = 2**26  # in memory at a time
+_SAMPLE, _ENOUGH = 2048, 20  # documents that the spread is measured on, and of a language to be measured
 
 
 class Provenance(NamedTuple):
@@ -204,30 +205,24 @@ class DenseIndex(pt.Artifact):
         """
         return VectorRetriever(self, num_results=num_results, doc_langs=doc_langs, device=device)
 
-    def rank(
-        self,
-        topics: pd.DataFrame,
-        vectors: Vectors,
-        num_results: int = 1000,
-        languages: Sequence[str] | None = None,
-        device: str | None = None,
+    def search(
+        self, vectors: Vectors, num_results: int, languages: Sequence[str] | None = None, device: str | None = None
     ) -> pd.DataFrame:
-        """Returns the documents with the largest dot products, by comparing with all of them.
+        """Returns the documents with the largest dot products with each vector, by comparing with all of them.
 
         Args:
-            topics: Rows of queries.
-            vectors: The vector of each row.
+            vectors: Of shape (queries, dimension).
             num_results: Maximum number of documents for each query.
-            languages: Retrieve only documents in these languages.
+            languages: Only documents in these languages.
             device: Where to compute. The index is held in the memory of a GPU.
 
         Returns:
-            The rows, with ``docno``, ``doc_lang`` (where the index knows languages), ``score`` and ``rank``.
+            Columns ``qid`` (the place of the vector), ``docid``, ``score`` and ``rank``.
 
         Raises:
             EmptyLanguageError: If there are no documents in one of the languages.
         """
-        if topics.empty:
+        if not len(vectors):
             found = pd.DataFrame({"qid": [], "docid": [], "score": [], "rank": []})
         else:
             with warnings.catch_warnings():
@@ -239,16 +234,39 @@ class DenseIndex(pt.Artifact):
                     mask=None if languages is None else self.mask(languages),
                     drop_query_vec=True,
                 )
-            found = search.transform(pd.DataFrame({"qid": np.arange(len(topics)), "query_vec": list(vectors)}))
+            found = search.transform(pd.DataFrame({"qid": np.arange(len(vectors)), "query_vec": list(vectors)}))
             if found["docid"].dtype == object:  # where each query has one document, cells are arrays
                 found = found.explode(["docid", "score", "rank"])
-        found = found.astype({"qid": "int64", "docid": "int64", "score": "float64", "rank": "int64"})
+        return found.astype({"qid": "int64", "docid": "int64", "score": "float64", "rank": "int64"})
+
+    def rows(self, topics: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+        """Returns rows of queries with what :meth:`search` found: ``docno``, ``doc_lang``, ``score`` and ``rank``.
+
+        There is no ``doc_lang`` where the index knows no languages.
+        """
         docids = found["docid"].to_numpy()
         columns = {"docno": pd.Series(self.docnos(docids), dtype="str")}
         if self.languages:
             columns["doc_lang"] = pd.Series(self.doc_langs(docids), dtype="str")
         ranks = {name: found[name].to_numpy() for name in ("score", "rank")}
         return topics.iloc[found["qid"].to_numpy()].reset_index(drop=True).assign(**columns, **ranks)
+
+    @cached_property
+    def spread(self) -> float:
+        """The standard deviation of the dot product of two documents in one language, over a fixed sample of them.
+
+        It says how much a difference between scores means, which encoders disagree about. Where no language has
+        enough documents to tell, it is that of random directions: 1 / sqrt(dimension).
+        """
+        sample = np.sort(np.random.default_rng(0).permutation(len(self))[:_SAMPLE])
+        products = []
+        for code in np.unique(self._codes[sample]):
+            own = self.vectors[sample[self._codes[sample] == code]]
+            if len(own) >= _ENOUGH:
+                pairs = (own @ own.T)[np.triu_indices(len(own), 1)]
+                products.append(pairs - pairs.mean())
+        found = float(np.concatenate(products).std()) if products else 0.0
+        return found or float(self.meta["vec_size"] ** -0.5)
 
     # --- making ---------------------------------------------------------------------------------------------------
 
@@ -340,7 +358,7 @@ class VectorRetriever(Transformer):
         """Returns the rows of each query's documents, with ``docno``, ``doc_lang``, ``score`` and ``rank``."""
         pt.validate.query_frame(inp, extra_columns=["query_vec"], context=self)
         vectors = np.stack(inp["query_vec"].tolist()) if len(inp) else np.empty((0, 0), dtype=np.float32)
-        return self.index.rank(inp, vectors, self.num_results, self.doc_langs, self.device)
+        return self.index.rows(inp, self.index.search(vectors, self.num_results, self.doc_langs, self.device))
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
         """Retrieves fewer documents (PyTerrier's optimiser asks)."""
@@ -360,31 +378,3 @@ def language_codes(name: str, languages: Sequence[str]) -> tuple[str, ...]:
     if isinstance(languages, str) or not codes or None in codes:
         raise ValueError(f"{name} must be None or languages (such as 'de'), not {languages!r}")
     return tuple(code for code in codes if code is not None)
-
-
-def write_docnos(path: Path, docnos: list[str]) -> None:
-    """Writes docnos as pyterrier_dr keeps them.
-
-    npids fails, or reads others than were written, with some sequences of docnos (long numbers, a single one, ...).
-    Often another way of writing them works: as one block, or without its look-up by docno, which is not used here.
-
-    Raises:
-        ValueError: If none does.
-    """
-    from npids import Lookup
-
-    reason: object = "others are read than were written"
-    for look_up, block in itertools.product((True, False), (None, len(docnos) + 1)):
-        path.unlink(missing_ok=True)
-        try:
-            Lookup.build(docnos, path, build_inv=look_up, min_block=block, return_self=False)
-            if Lookup(path).fwd[np.arange(len(docnos))].astype(str).tolist() == docnos:
-                return
-        except OSError:
-            raise
-        except Exception as err:  # of many kinds
-            reason = f"{type(err).__name__}: {err}"
-    raise ValueError(
-        f"pyterrier_dr cannot store the docnos of these {len(docnos)} documents, {docnos[0]!r} to {docnos[-1]!r} "
-        f"({reason}); an index needs two documents at least, and other docnos may do"
-    )

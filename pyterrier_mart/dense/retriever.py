@@ -132,7 +132,8 @@ class DenseRetriever(Transformer):
             index.check(self.provenance)
         queries = self.encode_rows(inp, "query")
         if v.mode == "retrieve":
-            return index.rank(inp, queries[0][queries[1]], self.num_results, self.doc_langs, self.device)
+            vectors, places = queries
+            return index.rows(inp, index.search(vectors[places], self.num_results, self.doc_langs, self.device))
         out = inp.drop(columns=["score", "rank"], errors="ignore")
         if v.mode == "texts":
             documents = self.encode_rows(inp, "document")
