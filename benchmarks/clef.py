@@ -25,8 +25,8 @@ from benchmarks.table_open import peak, resident
 from pyterrier_mart.archives import members
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.datasets.clef.documents import read_documents
-from pyterrier_mart.datasets.store import build_store
 from pyterrier_mart.problems import Problems
+from pyterrier_mart.store import build_store
 
 DOCUMENTS = 113_005
 _PER_DAY = 310

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyterrier_mart.datasets.clef.settings import PAPER_TOPICS
+from pyterrier_mart.lines import lines
 from pyterrier_mart.problems import Faults
-from pyterrier_mart.translation.formats.common import lines
 
 __all__ = ["FORMAT", "GROUPS", "PRESET", "Stated", "Values", "pairs", "read_values", "stated"]
 

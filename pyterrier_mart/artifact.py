@@ -13,7 +13,10 @@ from pyterrier_mart.files import read_json, sha256
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["META", "check_files", "checksums", "digests_of", "meta_bytes", "read_meta", "reader_of", "weights_digest"]
+__all__ = [
+    "META", "check_files", "checksums", "digests_of", "meta_bytes", "read_meta", "reader_of", "sampled",
+    "weights_digest",
+]  # fmt: skip
 
 META = "pt_meta.json"
 #: What reads the package's artifacts, by their type and format.

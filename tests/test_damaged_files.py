@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -31,7 +32,6 @@ from pyterrier_mart import BM25Index, DenseIndex, LanguageCentering, MARTReRanke
 from pyterrier_mart.cli import inputs
 from pyterrier_mart.cli.meta import read_config, read_fold
 from pyterrier_mart.datasets import base, ciral, clef, paths
-from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.dense.index import Provenance
 from pyterrier_mart.encoders import conversion
 from pyterrier_mart.evaluation.crossval import cross_validate
@@ -40,6 +40,7 @@ from pyterrier_mart.mart.checkpoints import Checkpoints as MartCheckpoints
 from pyterrier_mart.meta import MetaConfig, MetaSBERTRetriever
 from pyterrier_mart.meta.checkpoints import Checkpoints as MetaCheckpoints
 from pyterrier_mart.problems import Problems
+from pyterrier_mart.store import DocumentStore, build_store
 from pyterrier_mart.translation import formats, pairs
 
 PACKAGE = Path(pyterrier_mart.__file__).parent
@@ -273,7 +274,7 @@ def same_store(found: Any, good: Any) -> bool:
     return [found[0], *((d, len(t)) for d, t in found[1])] == [good[0], *((d, len(t)) for d, t in good[1])]
 
 
-READERS["document store"] = Reader(write_store, read_store, "datasets.store", same=same_store)
+READERS["document store"] = Reader(write_store, read_store, "store", same=same_store)
 
 NEWS = [
     ("SDA.940106.0001", "Die Katze", "Eine Katze schläft im Haus."),
@@ -478,7 +479,7 @@ def command_input(name: str, text: str, read: Callable[[Path], Any], separator: 
         (folder / name).write_text(text, encoding="utf-8")
         return folder / name
 
-    READERS[f"rerank {name}"] = Reader(make, read, "cli.inputs cli.rerank", separator=separator)
+    READERS[f"rerank {name}"] = Reader(make, read, "cli.inputs cli.rerank lines", separator=separator)
 
 
 def documents_read(path: Path) -> Any:
@@ -499,6 +500,22 @@ command_input(
 command_input("documents.tsv", "".join(f"{d}\t{text}\n" for d, text in TEXTS.items()), documents_read)
 DOCUMENTS = [json.dumps({"docno": docno, "text": text}) + "\n" for docno, text in TEXTS.items()]
 command_input("documents.jsonl", "".join(DOCUMENTS), documents_read)
+command_input(
+    "topics.jsonl",
+    "".join(json.dumps({"qid": q, "query": t, "query_toks": {"cat": 0.5}}) + "\n" for q, t in QUERIES.items()),
+    lambda path: inputs.topics_frame(str(path)).values.tolist(),
+)
+
+
+def indexed(path: Path) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        index = bm25_index(path, Path(folder) / "index", "en", progress=False)
+        return index.meta["docnos"], len(index)
+
+
+READERS["indexed documents"] = Reader(
+    lambda folder: READERS["rerank documents.jsonl"].make(folder), indexed, "retrieval.document_files", most=20
+)
 
 
 def write_corpus(folder: Path) -> Path:

@@ -330,6 +330,13 @@ def test_documents_are_encoded_in_chunks(tmp_path, monkeypatch):
     assert np.allclose(again.vectors, index().vectors, atol=1e-6) and again.doc_langs() == index().doc_langs()
 
 
+def test_documents_of_a_file(tmp_path):
+    path = tmp_path / "docs.jsonl.gz"
+    DOCS.rename(columns={"docno": "_id"}).to_json(path, orient="records", lines=True)
+    made = dense().index(tmp_path / "i", str(path))
+    assert np.allclose(made.vectors, index().vectors, atol=1e-6) and made.doc_langs() == index().doc_langs()
+
+
 def bad(change):
     rows = DOCS.head(6).to_dict("records")
     change(rows)

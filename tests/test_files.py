@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 
 from pyterrier_mart import encoders
 from pyterrier_mart.datasets.paths import stores
-from pyterrier_mart.datasets.store import build_store
 from pyterrier_mart.files import atomic_directory, atomic_file
+from pyterrier_mart.store import build_store
 
 
 def names(directory):

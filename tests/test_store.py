@@ -11,8 +11,8 @@ from dataclasses import asdict
 import pytest
 
 from pyterrier_mart.archives import ArchiveError
-from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.problems import Problems
+from pyterrier_mart.store import DocumentStore, build_store
 
 FIELDS = ("text", "title")
 
@@ -186,7 +186,7 @@ def test_a_build_that_fails_leaves_the_store_before_it(store, sources):
 CODE = """
 import os, sys, time
 from pathlib import Path
-from pyterrier_mart.datasets.store import build_store
+from pyterrier_mart.store import build_store
 
 folder = Path(sys.argv[1])
 

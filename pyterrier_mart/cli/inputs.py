@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pandas as pd
-import pyterrier as pt
 
-from pyterrier_mart.problems import Faults
-from pyterrier_mart.translation.formats.common import lines, open_binary
+from pyterrier_mart.lines import first_of, read_lines, record_parser, table_parser
+from pyterrier_mart.query_terms import terms_of
+from pyterrier_mart.retrieval.document_files import dataset_or_file
 
 __all__ = [
-    "Row", "cells_of", "is_dataset", "read_frame", "read_lines", "read_queries", "read_topics", "rows_parser",
-    "run_parser",
+    "Row", "read_frame", "read_queries", "read_topics", "rows_parser", "run_parser", "topics_frame",
 ]  # fmt: skip
 
-_T = TypeVar("_T")
-_LONGEST_LINE = 64 << 20  # documents are on a line each
+#: What files call a qid and a query: PyTerrier, ir_datasets, BEIR, NeuCLIR.
+_QIDS = ("qid", "query_id", "_id", "id", "topic_id")
+_QUERIES = ("query", "text", "title")
 
 
 class Row(NamedTuple):
@@ -36,51 +33,60 @@ class Row(NamedTuple):
     text: str | None
 
 
-def is_dataset(name: str) -> bool:
-    """Returns whether this names a dataset, such as irds:NAME, and not a file."""
-    return ":" in name and not Path(name).exists()
-
-
-def read_lines(path: str, parse: Callable[[str], _T | None], *, verbose: bool = False) -> Iterator[tuple[int, _T]]:
-    """Yields the number of each line and what ``parse`` makes of it, unless that is None; names malformed lines."""
-    opened = nullcontext(sys.stdin.buffer) if path == "-" else open_binary(Path(path), verbose)
-    with opened as stream:
-        for n, line in lines(stream, Faults(path), longest=_LONGEST_LINE):
-            try:
-                found = None if not line or line.isspace() else parse(line)
-            except (ValueError, RecursionError) as err:
-                raise ValueError(f"{path}, line {n}: {err}") from err
-            if found is not None:
-                yield n, found
-
-
-def cells_of(line: str, names: list[str]) -> dict[str, str] | None:
-    """Returns the tab-separated cells of a line by name, or None for a line of the names."""
-    cells = line.split("\t")
-    if len(cells) != len(names):
-        raise ValueError(f"expected {len(names)} tab-separated columns, {', '.join(names):.200}, found {len(cells)}")
-    return dict(zip(names, cells, strict=True)) if cells != names else None
-
-
 def read_topics(topics: str) -> dict[str, str]:
     """Returns the queries of a dataset or file by qid.
 
     Raises:
         ValueError: If they are malformed.
     """
-    if is_dataset(topics):
-        frame = pt.get_dataset(topics).get_topics()
+    frame = topics_frame(topics)
+    return dict(zip(frame["qid"], frame["query"], strict=True))
+
+
+def topics_frame(topics: str) -> pd.DataFrame:
+    """Returns the queries of a dataset or file: ``qid``, ``query``, and where they are translated ``query_toks``.
+
+    Raises:
+        OSError: If there is no such dataset or file.
+        ValueError: If they are malformed; the message names file and line.
+    """
+    source = dataset_or_file(topics)
+    if not isinstance(source, Path):
+        frame = source.get_topics()
         if "query" not in frame:
             raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
-        return {str(qid): q for qid, q in zip(frame["qid"], frame["query"], strict=True) if isinstance(q, str)}
-    found: dict[str, str] = {}
-    for n, cells in read_lines(topics, partial(cells_of, names=["qid", "query"])):
-        if cells["qid"] in found:
-            raise ValueError(f"{topics}, line {n}: the qid {cells['qid']!r} is there twice")
-        found[cells["qid"]] = cells["query"]
+        frame = frame.loc[[isinstance(query, str) for query in frame["query"]], ["qid", "query"]]
+        return frame.astype({"qid": str}).reset_index(drop=True)
+    found: dict[str, dict[str, Any]] = {}
+    for n, topic in read_lines(topics, topic_parser(topics)):
+        if topic["qid"] in found:
+            raise ValueError(f"{topics}, line {n}: the qid {topic['qid']!r} is there twice")
+        found[topic["qid"]] = topic
     if not found:
         raise ValueError(f"{topics}: there are no queries")
-    return found
+    if 0 < sum("query_toks" in topic for topic in found.values()) < len(found):
+        raise ValueError(f"{topics}: some queries have query_toks, and others do not")
+    return pd.DataFrame([*found.values()])
+
+
+def topic_parser(topics: str) -> Callable[[str], dict[str, Any] | None]:
+    """Returns what reads the lines of a file of queries: JSON objects, or tab-separated columns."""
+    record = record_parser(topics, ["qid", "query"], _QIDS)
+
+    def parse(line: str) -> dict[str, Any] | None:
+        found = record(line)
+        if found is None:
+            return None
+        topic = {"qid": first_of(found, _QIDS), "query": first_of(found, _QUERIES)}
+        if wrong := [name for name, value in topic.items() if not isinstance(value, str)]:
+            raise ValueError(f"expected text in {wrong[0]}, found {topic[wrong[0]]!r:.60}")
+        if isinstance(found.get("query_toks"), dict):
+            (terms,) = terms_of([found["query_toks"]])
+            terms.spec, terms.query = found.get("analyzer"), topic["query"]
+            topic["query_toks"] = terms
+        return topic
+
+    return parse
 
 
 def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
@@ -91,20 +97,6 @@ def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:
         if len(fields) != 6 or fields[0] not in topics:
             raise ValueError(f"expected qid Q0 docno rank score tag, the qid one of --topics, found {line[:80]!r}")
         return Row(fields[0], topics[fields[0]], fields[2], int(fields[3]), None)
-
-    return parse
-
-
-def table_parser(names: list[str], *required: str) -> Callable[[str], dict[str, str] | None]:
-    """Returns what reads the cells of tab-separated rows by name; the first row fills ``names``."""
-
-    def parse(line: str) -> dict[str, str] | None:
-        if not names:
-            names.extend(line.split("\t"))
-            if not {*required} <= {*names} or len({*names}) < len(names):
-                expected = f"a header with {', '.join(required)}" if required else "a header"
-                raise ValueError(f"expected {expected}, each name once, found {line[:80]!r}")
-        return cells_of(line, names)
 
     return parse
 

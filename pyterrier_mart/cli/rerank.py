@@ -22,15 +22,13 @@ from pyterrier_mart import __version__
 from pyterrier_mart.cli.console import errors, say
 from pyterrier_mart.cli.inputs import (
     Row,
-    cells_of,
-    is_dataset,
-    read_lines,
     read_queries,
     read_topics,
     rows_parser,
     run_parser,
 )
 from pyterrier_mart.files import atomic_file, sha256
+from pyterrier_mart.retrieval.document_files import DocumentFile, dataset_or_file
 
 __all__ = ["rerank"]
 
@@ -165,7 +163,8 @@ class Texts:
 
     def fill(self, documents: str, missing: str) -> None:
         """Reads the texts that are to be looked up, of a document that comes twice the first."""
-        found = dataset_texts(documents, self.wanted()) if is_dataset(documents) else file_texts(documents)
+        source = dataset_or_file(documents)
+        found = file_texts(source) if isinstance(source, Path) else dataset_texts(source, self.wanted())
         # No text holds half a character: JSON may, databases and tokenizers do not.
         rows = ([part.encode("utf-8", "replace").decode() for part in (text, docno)] for docno, text in found)
         self._file.executemany("UPDATE texts SET text = ? WHERE docno = ? AND text IS NULL", rows)
@@ -186,25 +185,17 @@ class Texts:
         return text or ""
 
 
-def file_texts(path: str) -> Iterator[tuple[str, str]]:
+def file_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yields the docno and text of the documents in a file."""
-    is_json = path.lower().removesuffix(".gz").endswith((".jsonl", ".json", ".ndjson"))
-
-    def parse(line: str) -> Any:
-        document = json.loads(line) if is_json else cells_of(line, ["docno", "text"])
-        if document is None:
-            return None
-        if not isinstance(document, dict) or "docno" not in document or not isinstance(document.get("text"), str):
-            raise ValueError(f"expected an object with docno and text, found {line[:60]}")
-        return document
-
-    for _, document in read_lines(path, parse, verbose=errors.is_terminal):
-        yield str(document["docno"]), document["text"]
+    documents = DocumentFile(path, verbose=errors.is_terminal)
+    for document in documents:
+        if not isinstance(document["docno"], str) or not isinstance(document.get("text"), str):
+            raise ValueError(f"{documents.where}: expected docno and text, found {document!r:.60}")
+        yield document["docno"], document["text"]
 
 
-def dataset_texts(name: str, wanted: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
+def dataset_texts(dataset: Any, wanted: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
     """Yields the docno and text of documents of a dataset: of those wanted, where it can look them up."""
-    dataset = pt.get_dataset(name)
     if hasattr(dataset, "irds_ref"):  # not its text loader, which fails without saying which documents there are not
         store = dataset.irds_ref().docs_store()
         for document in itertools.chain.from_iterable(map(store.get_many_iter, wanted)):

@@ -12,9 +12,9 @@ import pyterrier as pt
 
 from pyterrier_mart.archives import naming
 from pyterrier_mart.checks import check_choice
-from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.frames import Transformer
 from pyterrier_mart.links import HELP_URL
+from pyterrier_mart.store import DocumentStore
 from pyterrier_mart.text import language_of
 
 #: How many documents of a store are looked up at a time.

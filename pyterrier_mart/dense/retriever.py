@@ -271,9 +271,10 @@ class DenseRetriever(Transformer):
 
         Args:
             path: The directory of the index.
-            documents: A :class:`MultilingualCorpus`, a PyTerrier dataset or its name, an iterable of dicts or a frame
-                with ``docno``, the text, and perhaps ``doc_lang``; or a :class:`DenseIndex`. A docno is text of
-                printable ASCII characters without white space, as pyterrier_dr stores no other.
+            documents: A :class:`MultilingualCorpus`, a PyTerrier dataset or its name, a file as :func:`bm25_index`
+                reads it, an iterable of dicts or a frame with ``docno``, the text, and perhaps ``doc_lang``; or a
+                :class:`DenseIndex`. A docno is text of printable ASCII characters without white space, as
+                pyterrier_dr stores no other.
             overwrite: Whether to replace an existing index.
 
         Returns:
@@ -291,8 +292,8 @@ class DenseRetriever(Transformer):
             nonlocal missing
             rows, lang = documents_of(documents)
             default = self.doc_lang or language_of(lang)
-            rows = pt.tqdm(rows, desc=f"{type(self).__name__} index", unit="d", disable=not self.verbose)
-            found = checked(rows, [self.text_field], docno="[!-~]+", rule="of printable ASCII without white space")
+            rows = checked(rows, [self.text_field], docno="[!-~]+", rule="of printable ASCII without white space")
+            found = iter(pt.tqdm(rows, desc=f"{type(self).__name__} index", unit="d", disable=not self.verbose))
             while part := list(itertools.islice(found, CHUNK)):
                 texts = [doc[self.text_field] for doc in part]
                 missing += sum(not isinstance(text, str) for text in texts)

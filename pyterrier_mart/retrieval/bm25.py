@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyterrier as pt
-
 from pyterrier_mart.checks import check_number
-from pyterrier_mart.retrieval.documents import analyzer_for
+from pyterrier_mart.retrieval.documents import analyzer_for, source_of
 from pyterrier_mart.retrieval.index import Text, WordIndex, build_index, settings_of
 from pyterrier_mart.retrieval.retriever import WordRetriever
 from pyterrier_mart.retrieval.types import Document, Scoring
@@ -66,7 +64,7 @@ def bm25_index(
     """Builds an index of the documents' words, or opens the one at ``path``.
 
     Documents are streamed; the index appears when it is complete. An index that is there already is opened if it was
-    made of the same dataset or list of docnos by the same analyzer and engine, and refused otherwise.
+    made of the same dataset, file or list of docnos by the same analyzer and engine, and refused otherwise.
 
     Example::
 
@@ -75,8 +73,10 @@ def bm25_index(
         >>> bm25.search("Where was Luther born?")
 
     Args:
-        documents: A PyTerrier dataset (or its name), or an iterable of dicts with ``docno`` and ``text_field``, or
-            a frame of them. A generator is not read where the index is there already.
+        documents: A PyTerrier dataset or its name; a file of documents (a path, or text that names no dataset): JSON
+            lines or tab-separated columns, plain or packed, with fields as :class:`~.DocumentFile` has them; an
+            iterable of dicts with ``docno`` and ``text_field``, or a frame of them. A generator is not read where the
+            index is there already.
         path: The directory of the index.
         lang: Language of the documents, or the :class:`~pyterrier_mart.Analyzer` to use; by default what the dataset
             says.
@@ -93,9 +93,10 @@ def bm25_index(
         ValueError: If there are no documents, none has a word, one lacks a field or repeats a docno, the language is
             not known, or the index at ``path`` was made of other documents, by another analyzer or another engine.
         FileExistsError: If ``path`` is something else than such an index.
+        FileNotFoundError: If ``documents`` names neither a dataset nor a file.
         ImportError: If the engine is not installed.
     """
-    dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    dataset = source_of(documents)
     analyzer = analyzer_for(dataset, lang, stop)
 
     def split(texts: Iterator[Text], directory: Path) -> Iterator[Document]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyterrier as pt
 
+from pyterrier_mart.artifact import sampled
+from pyterrier_mart.retrieval.document_files import DocumentFile, dataset_or_file
 from pyterrier_mart.text import Analyzer, language_code
 
 __all__ = [
     "DOCNO", "DOCNO_RULE", "analyzer_for", "checked", "counts_of", "dataset_name", "docno_line", "documents_of",
+    "source_of",
 ]  # fmt: skip
 
 #: What a docno may be. Terrier would lose control characters and byte order marks at its ends; PISA ends lines there.
@@ -21,13 +25,23 @@ DOCNO = r"[^\s\0-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe]+"
 DOCNO_RULE = "without white space, control characters, byte order marks and lone surrogates"
 
 
+def source_of(documents: Any) -> Any:
+    """Returns what a name or path stands for, a dataset or a :class:`.DocumentFile`; anything else as it is.
+
+    Raises:
+        FileNotFoundError: If a name is neither that of a dataset nor of a file.
+    """
+    source = dataset_or_file(documents) if isinstance(documents, str) else documents
+    return DocumentFile(source) if isinstance(source, os.PathLike) else source
+
+
 def documents_of(documents: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
     """Returns documents as dicts, and the language that their dataset says they are in.
 
     Args:
-        documents: A dataset or its name, something with a frame ``docs``, a frame, or an iterable of dicts.
+        documents: A dataset or its name, a file, something with a frame ``docs``, a frame, or an iterable of dicts.
     """
-    source: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    source: Any = source_of(documents)
     if isinstance(getattr(source, "docs", None), pd.DataFrame):
         source = source.docs
     if isinstance(source, pd.DataFrame):
@@ -51,7 +65,7 @@ def checked(
         rule: The same in words, for the message.
 
     Raises:
-        ValueError: If a document is otherwise, which the message names by its position, or if there are none.
+        ValueError: If a document is otherwise, which the message names by its position or line, or if there are none.
     """
     seen: set[int] = set()  # of hashes, to stay small for large collections
     for position, document in enumerate(documents, 1):
@@ -65,11 +79,13 @@ def checked(
         elif hash(name) in seen:
             problem = f"the docno {name!r} occurs twice"
         if problem is not None:
-            raise ValueError(f"document {position}: {problem}")
+            where = documents.where if isinstance(documents, DocumentFile) else f"document {position}"
+            raise ValueError(f"{where}: {problem}")
         seen.add(hash(name))
         yield document
     if not seen:
-        raise ValueError("there are no documents to index")
+        place = f" in {documents}" if isinstance(documents, DocumentFile) else ""
+        raise ValueError(f"there are no documents to index{place}")
 
 
 def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool | Collection[str]) -> Analyzer:
@@ -93,7 +109,12 @@ def analyzer_for(dataset: Any, lang: str | Analyzer | None, stop: bool | Collect
 
 
 def dataset_name(dataset: Any) -> str | None:
-    """Returns the name of a dataset's documents, the same for all its sets of topics; ``None`` for other documents."""
+    """Returns the name of a dataset's documents, the same for all its sets of topics; ``None`` for other documents.
+
+    The name of a file says what is in it, by a fingerprint, and not where it is.
+    """
+    if isinstance(dataset, DocumentFile) and os.path.isfile(dataset.path):
+        return f"file {sampled(Path(dataset.path))[:16]}"
     if not hasattr(dataset, "get_corpus_iter"):
         return None
     own = getattr(dataset, "corpus_name", None)

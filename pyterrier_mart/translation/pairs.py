@@ -12,18 +12,10 @@ from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
 from pyterrier_mart.archives import plain_name
+from pyterrier_mart.lines import decoded, lines, open_binary, raw_lines
 from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import language_code, language_of
-from pyterrier_mart.translation.formats.common import (
-    Package,
-    Text,
-    decoded,
-    lines,
-    listing,
-    open_binary,
-    raw_lines,
-    records,
-)
+from pyterrier_mart.translation.formats.common import Package, Text, listing, records
 
 __all__ = ["SentencePairs", "read_pairs"]
 

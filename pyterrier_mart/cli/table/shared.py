@@ -19,9 +19,10 @@ from pyterrier_mart.cli.inputs import read_topics
 from pyterrier_mart.datasets.clef.catalogue import look_at
 from pyterrier_mart.files import atomic_file, check_free
 from pyterrier_mart.frames import warn
+from pyterrier_mart.lines import open_binary, raw_lines
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.text import language_code
-from pyterrier_mart.translation.formats.common import Package, open_binary, raw_lines
+from pyterrier_mart.translation.formats.common import Package
 from pyterrier_mart.translation.storage import FILES
 
 __all__ = [

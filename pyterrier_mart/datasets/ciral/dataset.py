@@ -10,8 +10,8 @@ import pandas as pd
 from pyterrier_mart.datasets.base import MartDataset, choose_language
 from pyterrier_mart.datasets.ciral.passages import FIELDS, open_store
 from pyterrier_mart.datasets.ciral.published import JUDGMENTS, LANGUAGES, SPLITS, TESTS, judgments, queries
-from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.datasets.translations import HumanTranslation
+from pyterrier_mart.store import DocumentStore
 from pyterrier_mart.text import language_of
 
 __all__ = ["CIRAL"]

@@ -13,8 +13,8 @@ from pyterrier_mart import archives
 from pyterrier_mart.datasets import paths
 from pyterrier_mart.datasets.ciral.published import LANGUAGES, sites
 from pyterrier_mart.datasets.naming import contradiction, named_languages
-from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.problems import Problems
+from pyterrier_mart.store import DocumentStore, build_store
 
 __all__ = ["DOCNO", "FIELDS", "NAME", "VARIABLE", "Scan", "open_store", "read_passages", "scan", "store_path"]
 

@@ -19,8 +19,8 @@ from pyterrier_mart.datasets.clef.collections import COLLECTIONS
 from pyterrier_mart.datasets.clef.stores import FIELDS, build, differences, unplaced
 from pyterrier_mart.datasets.clef.topics import Topic
 from pyterrier_mart.datasets.paths import home as home_of
-from pyterrier_mart.datasets.store import DocumentStore
 from pyterrier_mart.datasets.translations import HumanTranslation
+from pyterrier_mart.store import DocumentStore
 from pyterrier_mart.text import LANGUAGES, language_code
 
 __all__ = ["CLEF", "HOME_VARIABLE"]

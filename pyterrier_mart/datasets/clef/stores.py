@@ -9,8 +9,8 @@ from pyterrier_mart.archives import members, plain_name
 from pyterrier_mart.datasets.clef.catalogue import Catalogue, below, stamp_of
 from pyterrier_mart.datasets.clef.collections import COLLECTIONS, of_docno
 from pyterrier_mart.datasets.clef.documents import read_documents
-from pyterrier_mart.datasets.store import DocumentStore, build_store
 from pyterrier_mart.problems import Problems
+from pyterrier_mart.store import DocumentStore, build_store
 
 __all__ = ["FIELDS", "build", "built", "differences", "documents_found", "examples", "unknown_judged", "unplaced"]
 

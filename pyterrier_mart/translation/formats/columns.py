@@ -11,17 +11,10 @@ from pathlib import Path
 from types import ModuleType
 
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.lines import lines, open_binary
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Weights
-from pyterrier_mart.translation.formats.common import (
-    check_direction,
-    fields,
-    lines,
-    number,
-    open_binary,
-    rows,
-    text_writer,
-)
+from pyterrier_mart.translation.formats.common import check_direction, fields, number, rows, text_writer
 from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = [

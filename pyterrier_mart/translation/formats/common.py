@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import csv
-import errno
 import gzip
 import io
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from functools import partial
 from html.entities import html5
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 from xml.etree.ElementTree import Element, ParseError, XMLParser, iterparse
 
-import pyterrier as pt
-
 from pyterrier_mart.archives import ArchiveError, files, members, plain_name
 from pyterrier_mart.files import atomic_file
+from pyterrier_mart.lines import lines, open_binary
 from pyterrier_mart.problems import Faults, TableFormatError
 from pyterrier_mart.text import LANGUAGES, language_of
 from pyterrier_mart.translation.builder import EntryBuilder
 
 __all__ = [
-    "Package", "Text", "check_direction", "decoded", "fields", "is_zero", "lines", "listing", "number", "open_binary",
-    "raw_lines", "records", "rows", "text_writer",
+    "Package", "Text", "check_direction", "fields", "is_zero", "listing", "number", "records", "rows", "text_writer",
 ]  # fmt: skip
 
 _SHOWN = 12
-_LONGEST_LINE = 1 << 20
 _LONGEST_RECORD = 1 << 26
 _DEEPEST = 100  # what works on records may be recursive
 _BLANKS = re.compile("[ \t]+")
@@ -106,34 +100,6 @@ class Text(NamedTuple):
     open: Callable[[], AbstractContextManager[IO[bytes]]]
 
 
-@contextmanager
-def open_binary(path: Path, verbose: bool = False, member: str = "") -> Iterator[IO[bytes]]:
-    """Opens a file, decompressed if its first bytes say that it is compressed.
-
-    Args:
-        path: The file.
-        verbose: Whether to show a progress bar.
-        member: The file in an archive that is meant, after the archive's path.
-
-    Raises:
-        ArchiveError: If it is damaged, or named like a compressed file and none; also while it is read.
-        OSError: If it cannot be opened.
-    """
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    wanted = {plain_name(str(path)), member}
-    size = os.stat(path).st_size
-    with (
-        pt.tqdm(total=size, unit="B", unit_scale=True, desc=(member or path.name).rsplit("/", 1)[-1],
-                disable=not verbose) as bar,
-        closing(members(path, wanted=wanted.__contains__, progress=bar.update)) as opened,
-    ):  # fmt: skip
-        found = next(opened, None)
-        if found is None:
-            raise TableFormatError(f"{member or path} is an archive, or gone from one; expected a file")
-        yield found.stream
-
-
 def listing(names: Sequence[str]) -> str:
     """Returns the first names of many, for messages."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
@@ -176,65 +142,6 @@ def text_writer(path: Path) -> Iterator[TextIO]:
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
-
-
-def lines(
-    stream: IO[bytes], faults: Faults, where: str | None = None, *, ends: bool = False, longest: int = _LONGEST_LINE
-) -> Iterator[tuple[int, str]]:
-    """Yields the lines of UTF-8 text and their numbers from 1, without byte order mark and line ends.
-
-    Args:
-        stream: The lines as bytes.
-        faults: Where lines that are not UTF-8 are reported.
-        where: What messages call the file; ``None``: what ``faults`` calls it.
-        ends: Whether lines keep their ends (needed where quoted fields may contain some).
-        longest: Bytes of a line that is too long.
-
-    Raises:
-        TableFormatError: If a line is malformed (unless skipped), or so long that this is no text in lines.
-    """
-    for n, raw in raw_lines(stream, where or faults.where, longest):
-        if (line := decoded(raw, faults, n, where)) is not None:
-            yield n, line if ends else line.rstrip("\r\n")
-
-
-def raw_lines(stream: IO[bytes], where: str, longest: int = _LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of a file as bytes, with their ends, and their numbers from 1.
-
-    Where the file begins with carriage returns and no line feeds, as old programs for the Mac write, those end lines.
-
-    Raises:
-        TableFormatError: If a line is so long that this is no text in lines. No more of it is read.
-    """
-    head = stream.peek() if isinstance(stream, io.BufferedReader) else b""
-    readline: Callable[[int], bytes] = stream.readline
-    text = None
-    if b"\r" in head and b"\n" not in head:
-        text = io.TextIOWrapper(stream, encoding="latin-1")  # bytes as they are, but for ends of lines
-
-        def readline(size: int) -> bytes:
-            return text.readline(size).encode("latin-1")
-
-    try:
-        for n, raw in enumerate(iter(partial(readline, longest), b""), start=1):
-            if len(raw) == longest:
-                raise TableFormatError(f"{where}, line {n}: longer than {longest:,} bytes")
-            yield n, raw
-    finally:
-        if text is not None:
-            text.detach()  # it would close the stream
-
-
-def decoded(raw: bytes, faults: Faults, n: int, where: str | None = None) -> str | None:
-    """Returns line ``n``, without a byte order mark, or ``None`` if it is no text in UTF-8, which is reported."""
-    if b"\0" in raw:
-        faults.bad(f"byte {raw.index(0) + 1} of the line is NUL, which no text in UTF-8 has", n, where)
-        return None
-    try:
-        return raw.decode("utf-8-sig" if n == 1 else "utf-8")
-    except UnicodeDecodeError as err:
-        faults.bad(f"byte {err.start + 1} of the line ({raw[err.start]:#04x}) is not UTF-8", n, where)
-        return None
 
 
 def fields(line: str, n: int) -> list[str]:

@@ -8,18 +8,11 @@ from functools import partial, reduce
 from itertools import groupby
 from pathlib import Path
 
+from pyterrier_mart.lines import lines, open_binary
 from pyterrier_mart.text import language_of
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Weights
-from pyterrier_mart.translation.formats.common import (
-    Package,
-    Text,
-    check_direction,
-    lines,
-    listing,
-    open_binary,
-    text_writer,
-)
+from pyterrier_mart.translation.formats.common import Package, Text, check_direction, listing, text_writer
 from pyterrier_mart.translation.formats.tei import clean, read_tei, terms
 from pyterrier_mart.translation.matrix import WordMatrix
 

@@ -8,20 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from pyterrier_mart.archives import plain_name
+from pyterrier_mart.lines import lines, open_binary
 from pyterrier_mart.text import language_of
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Weights
-from pyterrier_mart.translation.formats.common import (
-    Package,
-    Text,
-    check_direction,
-    fields,
-    lines,
-    listing,
-    open_binary,
-    rows,
-    text_writer,
-)
+from pyterrier_mart.translation.formats.common import Package, Text, check_direction, fields, listing, rows, text_writer
 from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = ["read_lexicon", "read_muse", "write_muse"]

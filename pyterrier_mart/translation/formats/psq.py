@@ -10,9 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
+from pyterrier_mart.lines import open_binary
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Weights
-from pyterrier_mart.translation.formats.common import is_zero, open_binary, text_writer
+from pyterrier_mart.translation.formats.common import is_zero, text_writer
 from pyterrier_mart.translation.matrix import WordMatrix
 
 __all__ = ["read_psq", "write_psq"]

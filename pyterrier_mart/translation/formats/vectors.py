@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_number, check_whole
+from pyterrier_mart.lines import lines, open_binary
 from pyterrier_mart.text import LANGUAGES, Analyzer, language_of
 from pyterrier_mart.translation.builder import EntryBuilder, TableFormatError
 from pyterrier_mart.translation.entries import Entries
-from pyterrier_mart.translation.formats.common import lines, open_binary
 
 __all__ = ["nearest", "read_vectors"]
 
