@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyterrier_mart.mart import MARTReRanker, TrainingOptions
     from pyterrier_mart.meta.config import MetaConfig
     from pyterrier_mart.meta.retriever import MetaSBERTModel, MetaSBERTRetriever
+    from pyterrier_mart.translation.neural import NeuralDocumentTranslator, NeuralQueryTranslator
 
 __all__ = [
     "Analyzer",
@@ -33,6 +34,8 @@ __all__ = [
     "MetaSBERTModel",
     "MetaSBERTRetriever",
     "MultilingualCorpus",
+    "NeuralDocumentTranslator",
+    "NeuralQueryTranslator",
     "SMTQueryTranslator",
     "TrainingOptions",
     "TranslationTable",
@@ -53,6 +56,7 @@ _LATER = {
     "mart": "MARTReRanker TrainingOptions",
     "meta.config": "MetaConfig",
     "meta.retriever": "MetaSBERTModel MetaSBERTRetriever",
+    "translation.neural": "NeuralDocumentTranslator NeuralQueryTranslator",
 }
 
 

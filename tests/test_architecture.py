@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 #: The rooms that each room may import from, besides itself and the ground floor, which may import from none.
 ROOMS = {
-    "translation": set(),
+    "translation": {"encoders"},
     "retrieval": set(),
     "datasets": set(),
     "encoders": set(),

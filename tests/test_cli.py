@@ -213,7 +213,7 @@ def test_quickstart_keeps_its_table_whole_in_a_narrow_terminal(monkeypatch, capf
         (["--table", "nowhere"], "no translation table at 'nowhere'"),
         (["--table", "file"], "file is no translation table: it has no pt_meta.json"),
         (["--json", "file/numbers.json"], "/file is not a directory"),
-        (["--encoder", "./nowhere"], "there is no encoder at nowhere: no directory"),
+        (["--encoder", "./nowhere"], "there is no model at nowhere: no directory"),
         (["--encoder", "a b"], "an encoder must be one of e5-small"),
         (["--json", "folder"], "cannot write the file folder: it is a directory"),
     ],

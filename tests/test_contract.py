@@ -10,6 +10,7 @@ import models
 import pandas as pd
 import pyterrier as pt
 import pytest
+import translation_models
 from contract import Case, Trial
 from engines import needs_java, question_table, start_java
 
@@ -18,6 +19,8 @@ from pyterrier_mart import (
     BM25Index,
     Hybrid,
     MARTReRanker,
+    NeuralDocumentTranslator,
+    NeuralQueryTranslator,
     SMTQueryTranslator,
     TrainingOptions,
     TranslationTable,
@@ -185,6 +188,55 @@ CASES = [
     ),
 ]
 
+
+def neural(cls=NeuralQueryTranslator, **options):
+    settings = {"source": "de", "target": "en", "max_length": 64, "device": "cpu"}
+    return cls(translation_models.marian(), **{**settings, **options})
+
+
+def neural_case(name: str, make, rows, texts, others) -> Case:
+    trial = Trial(systems=lambda nmt: [FIRST_STAGE, nmt >> FIRST_STAGE], topics=TOPICS, qrels=QRELS)
+    return Case(
+        name,
+        make,
+        rows,
+        texts=texts,
+        others=others,
+        loaded=lambda nmt: nmt._loaded is not None,
+        warns=True,
+        trial=trial if texts == ("query",) else None,
+    )
+
+
+QUESTIONS = TOPICS.assign(query=TOPICS["query"].str.slice(0, 30))
+CASES += [
+    neural_case(
+        "neural",
+        neural,
+        QUESTIONS.assign(query_toks=[{"stale": 1.0}] * len(QUESTIONS)),
+        ("query",),
+        (
+            lambda: neural(target="fr"),
+            lambda: neural(source="es"),
+            lambda: neural(n_best=2),
+            lambda: neural(push=True),
+            lambda: neural(beams=2),
+            lambda: neural(max_length=32),
+            lambda: neural(analyzer=Analyzer("en", stop=True)),
+            lambda: neural(cache="translations.sqlite"),
+            lambda: neural(dtype="bfloat16"),
+        ),
+    ),
+    neural_case("neural-n-best", lambda: neural(n_best=3), QUESTIONS, ("query",), (neural,)),
+    neural_case("neural-push", lambda: neural(push=True), QUESTIONS, ("query",), (neural,)),
+    neural_case(
+        "neural-documents",
+        lambda: neural(NeuralDocumentTranslator),
+        pd.DataFrame({"docno": ["d1", "d2", "d3"], "text": ["Die Straße. Das Haus!", "", "1517, die Straße, die!"]}),
+        ("text",),
+        (lambda: neural(NeuralDocumentTranslator, text_field="title"),),
+    ),
+]
 
 MART_ROWS = GERMAN.text_loader()(RESULTS)
 

@@ -42,6 +42,8 @@ from pyterrier_mart.meta.checkpoints import Checkpoints as MetaCheckpoints
 from pyterrier_mart.problems import Problems
 from pyterrier_mart.store import DocumentStore, build_store
 from pyterrier_mart.translation import formats, pairs
+from pyterrier_mart.translation.neural.cache import TranslationCache
+from pyterrier_mart.translation.neural.model import Hypothesis
 
 PACKAGE = Path(pyterrier_mart.__file__).parent
 SECONDS = 20  # longer is a hang
@@ -275,6 +277,20 @@ def same_store(found: Any, good: Any) -> bool:
 
 
 READERS["document store"] = Reader(write_store, read_store, "store", same=same_store)
+
+
+def write_translations(folder: Path) -> Path:
+    path = folder / "translations.sqlite"
+    TranslationCache(path, "settings").add({source: [Hypothesis(target, prob)] for source, target, prob in PAIRS})
+    return path
+
+
+def read_translations(path: Path) -> Any:
+    missing = {source: [(target, prob)] for source, target, prob in PAIRS}  # are translated again
+    return missing | TranslationCache(path, "settings").find(missing)
+
+
+READERS["translations"] = Reader(write_translations, read_translations, "translation.neural.cache")
 
 NEWS = [
     ("SDA.940106.0001", "Die Katze", "Eine Katze schläft im Haus."),
@@ -836,7 +852,7 @@ OTHERS = {
     "files": "read_json is asked by the readers here", "artifact": "read_meta is too",
     "archives": "opens the files of the readers here",
     "mart.inference": "models as they are published", "mart.modeling": "the same", "cli.quickstart": "the same",
-    "encoders.loading": "the same", "dense.encoder": "the same",
+    "encoders.loading": "the same", "dense.encoder": "the same", "translation.neural.model": "the same",
     "encoders.minilm": "what a package holds, whose checksums are known: encoders.conversion",
     "translation.aligner_process": "reads what its aligner wrote", "cli.table.shared": "by the readers here",
     "retrieval.index": "test_damaged_indexes_do_not_abort", "retrieval.pisa": "the same",

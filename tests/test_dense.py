@@ -63,7 +63,7 @@ def test_what_does_not_learn_scores_the_same():
 def test_what_is_not_there_is_said_when_it_is_loaded(tmp_path):
     made = MetaSBERTRetriever(tmp_path / "no", index())
     assert list(made(TOPICS.iloc[:0])) == [*TOPICS, "docno", "doc_lang", "score", "rank"]
-    with pytest.raises(FileNotFoundError, match="there is no encoder at .*no"):
+    with pytest.raises(FileNotFoundError, match="there is no model at .*no"):
         made.load_model()
 
 

@@ -254,7 +254,7 @@ NAMES = [("e5-smal", "e5-small"), ("E5-Small", "e5-small"), ("bert-base-multilin
 @pytest.mark.parametrize("load", [*STARTERS.values(), load_sentence_transformer], ids=[*STARTERS, "function"])
 def test_a_mistyped_name_is_known_at_once(no_hub, tmp_path, load, name, meant):
     (tmp_path / "mart-de-en").mkdir()
-    with pytest.raises(OSError, match=rf"no encoder '{name}' here \(did you mean {meant}.*cannot be reached"):
+    with pytest.raises(OSError, match=rf"no model '{name}' here \(did you mean {meant}.*cannot be reached"):
         load(name)
 
 

@@ -76,7 +76,7 @@ def same(one, other):
 def test_an_empty_frame_needs_no_model(tmp_path):
     rank = MARTReRanker(tmp_path / "nothing", TABLE, verbose=True)
     assert list(rank(ROWS.iloc[:0])) == [*ROWS, "score", "rank"]
-    with pytest.raises(FileNotFoundError, match="there is no encoder at .*nothing"):
+    with pytest.raises(FileNotFoundError, match="there is no model at .*nothing"):
         rank.load_model()
 
 

@@ -60,10 +60,10 @@ def resolve(name: str | os.PathLike[str]) -> str:
         or (name and path.is_dir())
     ):
         if (reader := reader_of(path)) not in (None, "MetaSBERTRetriever.load"):  # what that reads is an encoder, too
-            raise ValueError(f"there is no encoder at {path}, but what {reader}({os.fspath(name)!r}) reads")
+            raise ValueError(f"there is no model at {path}, but what {reader}({os.fspath(name)!r}) reads")
         if not any((path / file).is_file() for file in ("config.json", "modules.json")):
             meant = nearest(path.name, PACKAGED)
-            raise FileNotFoundError(f"there is no encoder at {path}: no directory with a config.json{meant}")
+            raise FileNotFoundError(f"there is no model at {path}: no directory with a config.json{meant}")
         return os.fspath(path)
     try:
         validate_repo_id(name)

@@ -19,7 +19,8 @@ __all__ = ["Source", "check_modules", "is_local", "load_config", "load_tokenizer
 _SECONDS = 5  # that the hub may take to answer
 #: Models on the hub that users mean when they mistype a name.
 _ON_THE_HUB = (
-    "bert-base-multilingual-cased", "bert-base-multilingual-uncased", "intfloat/multilingual-e5-base",
+    "bert-base-multilingual-cased", "bert-base-multilingual-uncased", "facebook/m2m100_418M",
+    "facebook/nllb-200-distilled-600M", "google/madlad400-3b-mt", "intfloat/multilingual-e5-base",
     "intfloat/multilingual-e5-small", "sentence-transformers/LaBSE",
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
     "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "xlm-roberta-base", "xlm-roberta-large",
@@ -79,11 +80,11 @@ def is_local(name: str, names: Iterable[str], organisation: str | None = None) -
             if any(map(was_downloaded, wanted)):
                 return True
             raise ConnectionError(
-                f"there is no encoder {name!r} here{meant}: it is no directory and was not downloaded earlier, and "
+                f"there is no model {name!r} here{meant}: it is no directory and was not downloaded earlier, and "
                 f"{constants.ENDPOINT} cannot be reached ({err})"
             ) from err
         return False
-    raise FileNotFoundError(f"there is no encoder {name!r}, neither here nor at {constants.ENDPOINT}{meant}")
+    raise FileNotFoundError(f"there is no model {name!r}, neither here nor at {constants.ENDPOINT}{meant}")
 
 
 def was_downloaded(name: str) -> bool:
