@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pyterrier_mart.archives import ArchiveError
 from pyterrier_mart.files import in_cache
 from pyterrier_mart.problems import Problems
 
-__all__ = ["DocumentStore", "build_store"]
+__all__ = ["DocumentStore", "build_store", "new_store"]
 
 _FORMAT = 2
 #: Rows that are read at a time, of a few kilobytes each. Old builds of SQLite refuse more than 999 parameters.
@@ -170,10 +170,7 @@ def write_store(path: Path, sources: Sequence[Path], read: Reader, plan: Mapping
     bar = pt.tqdm(total=sum(sizes), unit="B", unit_scale=True, desc=f"building {path.stem}", disable=not verbose)
     with bar, closing(sqlite3.connect(f"{path.as_uri()}?nolock=1", uri=True)) as connection, connection:
         connection.execute("PRAGMA journal_mode = OFF")  # a file that is not complete is thrown away
-        columns = "".join(f', "{field}" TEXT NOT NULL' for field in plan["fields"])
-        connection.execute(
-            f"CREATE TABLE documents (id INTEGER PRIMARY KEY, docno TEXT NOT NULL UNIQUE, source INTEGER{columns})"
-        )
+        create(connection, plan["fields"])
         problems = Problems()
         for i, source in enumerate(sources):
             after = sum(sizes[: i + 1])
@@ -184,10 +181,51 @@ def write_store(path: Path, sources: Sequence[Path], read: Reader, plan: Mapping
             except ArchiveError as err:
                 problems.add(source.name, "", str(err), kind="damaged archives")
             bar.update(after - bar.n)  # the reader may have stopped early
-        (count,) = connection.execute("SELECT COUNT(*) FROM documents").fetchone()
-        header = {**plan, "documents": count, "problems": asdict(problems)}
-        connection.execute("CREATE TABLE header (json TEXT)")
-        connection.execute("INSERT INTO header VALUES (?)", [json.dumps(header)])
+        finish(connection, plan, problems)
+
+
+@contextmanager
+def new_store(path: Path, fields: Sequence[str]) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Gives a function that takes documents, each docno once, into a new store, which is complete when the block ends.
+
+    Documents are dicts with ``docno``. Of fields that are missing, or no text, an empty text is stored. The function
+    may be called in another thread.
+
+    Raises:
+        OSError: If the store cannot be written.
+    """
+    insert = f"INSERT INTO documents (docno, {column_list(fields)}) VALUES (?{', ?' * len(fields)})"
+
+    def put(document: Mapping[str, Any]) -> None:
+        texts = (document.get(field) for field in fields)
+        values = [clean(text) if isinstance(text, str) else "" for text in texts]
+        connection.execute(insert, [document["docno"], *values])
+
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?nolock=1", uri=True, check_same_thread=False)) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")
+            with connection:
+                create(connection, fields)
+                yield put
+                finish(connection, {"format": _FORMAT, "fields": [*fields]}, Problems())
+    except sqlite3.OperationalError as err:
+        raise OSError(f"cannot write the document store {path}: {err}") from err
+
+
+def create(connection: sqlite3.Connection, fields: Sequence[str]) -> None:
+    """Makes the table of documents."""
+    columns = "".join(f', "{field}" TEXT NOT NULL' for field in fields)
+    connection.execute(
+        f"CREATE TABLE documents (id INTEGER PRIMARY KEY, docno TEXT NOT NULL UNIQUE, source INTEGER{columns})"
+    )
+
+
+def finish(connection: sqlite3.Connection, plan: Mapping[str, Any], problems: Problems) -> None:
+    """Writes what a store says of itself."""
+    (count,) = connection.execute("SELECT COUNT(*) FROM documents").fetchone()
+    header = {**plan, "documents": count, "problems": asdict(problems)}
+    connection.execute("CREATE TABLE header (json TEXT)")
+    connection.execute("INSERT INTO header VALUES (?)", [json.dumps(header)])
 
 
 def add_document(

@@ -60,7 +60,7 @@ def index(engine: str) -> BM25Index:
     """The paragraphs' index, built when first asked for."""
     folder = tempfile.TemporaryDirectory(prefix="test_contract-")
     atexit.register(folder.cleanup)
-    return bm25_index(PARAGRAPHS, Path(folder.name) / "index", engine=engine, progress=False)
+    return bm25_index(PARAGRAPHS, Path(folder.name) / "index", engine=engine, store_text=True, progress=False)
 
 
 def stem(word: str) -> str:
@@ -127,6 +127,12 @@ CASES = [
         "text-loader-one-field",
         lambda: STS17("tr-en").text_loader(["text"]),
         STS17("tr-en").get_results().head(),
+    ),
+    Case(
+        "text-loader-of-an-index",
+        lambda: index("pisa").text_loader(),
+        PARAGRAPH_QRELS[["qid", "docno"]].merge(PARAGRAPH_TOPICS).assign(score=1.0, rank=0),
+        others=(lambda: index("pisa").text_loader(["text"], verbose=True),),
     ),
     Case(
         "human-translation",

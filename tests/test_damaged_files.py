@@ -793,14 +793,15 @@ def test_damage_is_noticed(name, tmp_path):
 
 def write_engine(engine: str, folder: Path) -> Path:
     documents = [{"docno": f"doc{i}", "text": f"word{i % 7} other{i % 3} text number{i}"} for i in range(60)]
-    bm25_index(documents, folder / "index", "en", engine=engine, progress=False)
+    bm25_index(documents, folder / "index", "en", engine=engine, store_text=True, progress=False)
     return folder / "index"
 
 
 def search(path: Path) -> Any:
     topics = pd.DataFrame({"qid": ["1", "2"], "query": ["word3 other1", "text"]})
-    found = BM25Index(path).bm25(num_results=30).transform(topics)
-    return sorted(found["docno"]), found["score"].round(3).tolist()
+    index = BM25Index(path)
+    found = (index.bm25(num_results=30) >> index.text_loader()).transform(topics)
+    return sorted(found["docno"]), found["score"].round(3).tolist(), sorted(found["text"])
 
 
 def search_all(engine: str, index: str, place: str, done: int) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``pyterrier-mart quickstart``, ``rerank``, ``meta``, ``table``, ``clef`` and ``ciral``."""
+"""The command line: quickstart, index, translate, search, rerank, meta, table, clef and ciral."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pyterrier_mart.cli.console import errors, say
 from pyterrier_mart.cli.meta import app as meta_app
 from pyterrier_mart.cli.quickstart import quickstart
 from pyterrier_mart.cli.rerank import rerank
+from pyterrier_mart.cli.search import index, search, translate
 
 __all__ = ["app", "main"]
 
@@ -35,6 +36,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(quickstart)
+app.command()(index)
+app.command()(translate)
+app.command()(search)
 app.command()(rerank)
 app.add_typer(meta_app, name="meta")
 app.add_typer(table.app, name="table")

@@ -13,6 +13,7 @@ import pandas as pd
 from pyterrier_mart.lines import first_of, read_lines, record_parser, table_parser
 from pyterrier_mart.query_terms import terms_of
 from pyterrier_mart.retrieval.document_files import dataset_or_file
+from pyterrier_mart.text import language_of
 
 __all__ = [
     "Row", "read_frame", "read_queries", "read_topics", "rows_parser", "run_parser", "topics_frame",
@@ -46,6 +47,8 @@ def read_topics(topics: str) -> dict[str, str]:
 def topics_frame(topics: str) -> pd.DataFrame:
     """Returns the queries of a dataset or file: ``qid``, ``query``, and where they are translated ``query_toks``.
 
+    The frame's ``attrs`` have the language that a dataset says they are in, ``lang``.
+
     Raises:
         OSError: If there is no such dataset or file.
         ValueError: If they are malformed; the message names file and line.
@@ -56,7 +59,9 @@ def topics_frame(topics: str) -> pd.DataFrame:
         if "query" not in frame:
             raise ValueError(f"--topics {topics} has no query; it has {', '.join(frame)}")
         frame = frame.loc[[isinstance(query, str) for query in frame["query"]], ["qid", "query"]]
-        return frame.astype({"qid": str}).reset_index(drop=True)
+        frame = frame.astype({"qid": str}).reset_index(drop=True)
+        frame.attrs["lang"] = language_of(source.get_topics_lang()) if hasattr(source, "get_topics_lang") else None
+        return frame
     found: dict[str, dict[str, Any]] = {}
     for n, topic in read_lines(topics, topic_parser(topics)):
         if topic["qid"] in found:

@@ -56,6 +56,7 @@ def bm25_index(
     engine: str = "auto",
     stop: bool | Collection[str] = False,
     text_field: str | Sequence[str] = "text",
+    store_text: bool = False,
     overwrite: bool = False,
     threads: int = 1,
     progress: bool = True,
@@ -84,6 +85,8 @@ def bm25_index(
             there already keeps its engine.
         stop: Whether function words are left out of the index, or the words to leave out.
         text_field: The document field that is indexed, or several: ``("title", "text")``.
+        store_text: Whether the indexed fields are stored beside the index, for :meth:`BM25Index.text_loader`; an index
+            that is there without them is refused.
         overwrite: Whether to build the index again and replace an existing one.
         threads: Threads of the engine while indexing.
         progress: Whether to show a progress bar.
@@ -104,7 +107,8 @@ def bm25_index(
 
     return build_index(
         BM25Index, dataset, path, {"analyzer": settings_of(analyzer)}, split, of=analyzer.lang, by=repr(analyzer),
-        text_field=text_field, engine=engine, overwrite=overwrite, threads=threads, progress=progress, verbose=verbose,
+        text_field=text_field, engine=engine, store_text=store_text, overwrite=overwrite, threads=threads,
+        progress=progress, verbose=verbose,
     )  # fmt: skip
 
 

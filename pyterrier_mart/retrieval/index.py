@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -24,10 +25,13 @@ from pyterrier_mart.retrieval.documents import (
 from pyterrier_mart.retrieval.engines import engine_of
 from pyterrier_mart.retrieval.types import Document
 from pyterrier_mart.stopwords import long_list
+from pyterrier_mart.store import DocumentStore, new_store
 from pyterrier_mart.text import Analyzer
+from pyterrier_mart.text_loader import TextLoader
 
 __all__ = ["Text", "WordIndex", "build_index", "settings_of"]
 
+_TEXTS = "texts.store"
 _FUNCTION_WORDS = "function words"  # what metadata say of stop=True
 
 Index = TypeVar("Index", bound="WordIndex")
@@ -37,7 +41,7 @@ class WordIndex(pt.Artifact):
     """An index of documents that were split into words.
 
     The directory holds ``pt_meta.json`` (engine, analyzer, number of documents) and the engine's own index in
-    ``index/``, which can also be opened with the engine directly.
+    ``index/``, which can also be opened with the engine directly; where texts are stored, ``texts.store`` has them.
 
     Args:
         path: The directory.
@@ -93,6 +97,35 @@ class WordIndex(pt.Artifact):
         """
         check_files(self.path, "index", self.meta.get("checksums", {}))  # earlier versions wrote none
 
+    def text_loader(self, fields: Sequence[str] | str = "*", *, verbose: bool = False) -> TextLoader:
+        """Returns a transformer that adds the documents' texts to rows with a ``docno``, for re-rankers.
+
+        ``pt.text.get_text(index)`` calls this method.
+
+        Args:
+            fields: Names of the fields, one name, or ``'*'`` for all that were indexed.
+            verbose: Whether to show a progress bar.
+
+        Raises:
+            ValueError: If the index was made without ``store_text=True``, or has no such field.
+        """
+        return TextLoader(self, fields, verbose=verbose)
+
+    @property
+    def document_fields(self) -> tuple[str, ...]:
+        """Names of the fields that are stored."""
+        return self.documents().fields
+
+    def documents(self) -> DocumentStore:
+        """Returns the documents by docno, without reading them.
+
+        Raises:
+            ValueError: If the index was made without ``store_text=True``.
+        """
+        if not (self.path / _TEXTS).exists():
+            raise ValueError(f"{self!r} has no texts: make it with store_text=True, or ask the dataset for texts")
+        return DocumentStore(self.path / _TEXTS)
+
     def __len__(self) -> int:
         """The number of documents."""
         return int(self.meta["documents"])
@@ -122,6 +155,7 @@ def build_index(
     by: str,
     text_field: str | Sequence[str],
     engine: str,
+    store_text: bool,
     overwrite: bool,
     threads: int,
     progress: bool,
@@ -139,6 +173,7 @@ def build_index(
         by: What messages say splits them.
         text_field: As :func:`~pyterrier_mart.bm25_index` takes it, and so the others, which also says what is raised.
         engine: The same.
+        store_text: The same.
         overwrite: The same.
         threads: The same.
         progress: The same.
@@ -156,6 +191,8 @@ def build_index(
         if engine != "auto":
             meta["engine"] = engine
         check_same(index, {**meta, **counts_of(dataset)})
+        if store_text:
+            index.documents()  # which says that there are none
         return index
     chosen = engine_of(engine)
     docno, rule = DOCNO, DOCNO_RULE
@@ -164,6 +201,7 @@ def build_index(
         rule = f"of at most {most} characters ({most // 2} with characters beyond U+FFFF), {rule}"
     digest = hashlib.sha256()
     count = 0
+    keep: Callable[[dict[str, Any]], object]
 
     def texts() -> Iterator[Text]:
         nonlocal count
@@ -172,6 +210,7 @@ def build_index(
         for document in pt.tqdm(rows, desc=f"index {of}", unit="doc", disable=not progress, leave=False):
             count += 1
             digest.update(docno_line(document["docno"]))
+            keep(document)
             yield document, "\n".join(document[field] for field in fields if isinstance(document[field], str))
 
     def with_words(directory: Path) -> Iterator[Document]:
@@ -184,7 +223,8 @@ def build_index(
 
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         (tmp / "index").mkdir()
-        chosen.build(with_words(tmp), tmp / "index", threads, verbose)
+        with new_store(tmp / _TEXTS, fields) if store_text else nullcontext(lambda document: None) as keep:
+            chosen.build(with_words(tmp), tmp / "index", threads, verbose)
         meta |= {"engine": chosen.NAME, "documents": count, "docnos": digest.hexdigest()}
         written = [str(file.relative_to(tmp)) for file in sorted(tmp.rglob("*")) if file.is_file()]
         meta |= {"package_hint": kind.ARTIFACT_PACKAGE_HINT, "checksums": checksums(tmp, written)}
