@@ -132,7 +132,6 @@ CASES = [
         "text-loader-of-an-index",
         lambda: index("pisa").text_loader(),
         PARAGRAPH_QRELS[["qid", "docno"]].merge(PARAGRAPH_TOPICS).assign(score=1.0, rank=0),
-        others=(lambda: index("pisa").text_loader(["text"], verbose=True),),
     ),
     Case(
         "human-translation",
