@@ -4,7 +4,7 @@ __doc__ = """Cross-lingual information retrieval in PyTerrier: from a query in o
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pyterrier_mart.retrieval import BM25Index, BM25Retriever, bm25_index
+from pyterrier_mart.retrieval import BM25Index, BM25Retriever, PSQIndex, PSQRetriever, bm25_index, psq_index
 from pyterrier_mart.retrieval.merging import merge_languages
 from pyterrier_mart.text import Analyzer, language_code
 from pyterrier_mart.translation import SMTQueryTranslator, TranslationTable
@@ -36,6 +36,8 @@ __all__ = [
     "MultilingualCorpus",
     "NeuralDocumentTranslator",
     "NeuralQueryTranslator",
+    "PSQIndex",
+    "PSQRetriever",
     "SMTQueryTranslator",
     "TrainingOptions",
     "TranslationTable",
@@ -43,6 +45,7 @@ __all__ = [
     "language_code",
     "languages_of",
     "merge_languages",
+    "psq_index",
 ]
 
 #: Where names come from that are imported when they are first asked for: most of them need torch.

@@ -24,6 +24,7 @@ _READERS = {
     ("dense_index", "mart"): "DenseIndex",
     ("reranker", "mart"): "MARTReRanker.load",
     ("sparse_index", "mart"): "BM25Index",
+    ("sparse_index", "mart_psq"): "PSQIndex",
     ("text_encoder", "mart_sbert"): "MetaSBERTRetriever.load",
     ("translation_table", "mart"): "TranslationTable.load",
 }

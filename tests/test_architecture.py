@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 #: The rooms that each room may import from, besides itself and the ground floor, which may import from none.
 ROOMS = {
     "translation": {"encoders"},
-    "retrieval": set(),
+    "retrieval": {"translation"},
     "datasets": set(),
     "encoders": set(),
     "evaluation": {"datasets"},

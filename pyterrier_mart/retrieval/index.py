@@ -160,6 +160,7 @@ def build_index(
     threads: int,
     progress: bool,
     verbose: bool,
+    impacts: bool = False,
 ) -> Index:
     """Builds an index, or opens the one at ``path``; what :func:`~pyterrier_mart.bm25_index` and its like do.
 
@@ -178,6 +179,7 @@ def build_index(
         threads: The same.
         progress: The same.
         verbose: The same.
+        impacts: Whether the frequencies that ``split`` gives are impacts.
     """
     path = Path(path).absolute()
     fields = (text_field,) if isinstance(text_field, str) else tuple(text_field)
@@ -224,7 +226,7 @@ def build_index(
     with atomic_directory(path, overwrite=overwrite, marker=META) as tmp:
         (tmp / "index").mkdir()
         with new_store(tmp / _TEXTS, fields) if store_text else nullcontext(lambda document: None) as keep:
-            chosen.build(with_words(tmp), tmp / "index", threads, verbose)
+            chosen.build(with_words(tmp), tmp / "index", threads, verbose, impacts)
         meta |= {"engine": chosen.NAME, "documents": count, "docnos": digest.hexdigest()}
         written = [str(file.relative_to(tmp)) for file in sorted(tmp.rglob("*")) if file.is_file()]
         meta |= {"package_hint": kind.ARTIFACT_PACKAGE_HINT, "checksums": checksums(tmp, written)}

@@ -1,4 +1,4 @@
-"""BM25 with PISA, embedded: no Java, no server.
+"""BM25 and sums of impacts with PISA, embedded: no Java, no server.
 
 PISA compresses an index for the parameters of BM25 when it first meets them, into the index's own directory, where a
 killed process or another one that searches would leave halves; and it ends the process on files that are not whole.
@@ -34,10 +34,12 @@ NAME = "pisa"
 # PISA reads a query's weights as whole numbers of repetitions.
 # They cost time in proportion: ten thousand keep four decimals of a weight and a query below 5 ms.
 _TOKS_SCALE = 10_000.0
+_FEW = 6
 RESOLUTION = 1 / _TOKS_SCALE
 LONGEST_DOCNO: int | None = None
 
-_PREPARED = [0.9, 0.4]  # k1 and b
+_PREPARED = (0.9, 0.4)  # k1 and b
+_IMPACTS = "impacts"
 _ROOM = 8 << 20  # bytes that must be free before a small index is built or compressed
 _BASE = ("inv.docs", "inv.freqs", "inv.sizes")
 _LEXICONS = {"fwd.documents": "fwd.doclex", "fwd.terms": "fwd.termlex"}
@@ -45,7 +47,7 @@ _LEXICONS = {"fwd.documents": "fwd.doclex", "fwd.terms": "fwd.termlex"}
 _lock = threading.Lock()
 
 
-def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
+def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False) -> None:
     """Writes a PISA index of the documents' ``toks`` into the empty directory ``path``.
 
     Raises:
@@ -58,16 +60,23 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
             build_binlex(str(path / text), str(path / lexicon))
     # So that the directory is an artifact of pyterrier_pisa too; stemming and stop words are the analyzer's business.
     kind = {"type": "sparse_index", "format": "pisa", "package_hint": "pyterrier-pisa", "stemmer": "none"}
-    (path / META).write_bytes(meta_bytes({**kind, "prepared": _PREPARED}))
+    prepared = None if impacts else _PREPARED
+    (path / META).write_bytes(meta_bytes({**kind, "prepared": prepared or _IMPACTS}))
     check_room(path, path)
-    opened(path, *_PREPARED, threads=threads, verbose=verbose)
+    opened(path, prepared, threads=threads, verbose=verbose)
 
 
-def opened(path: Path, k1: float, b: float, *, threads: int, verbose: bool, num_results: int = 1) -> Any:
+def opened(path: Path, scoring: Scoring, *, threads: int, verbose: bool, num_results: int = 1) -> Any:
     """Returns PISA's retriever over a directory, where PISA writes what it lacks for these parameters."""
     index = pyterrier_pisa.PisaIndex(str(path), stemmer="none", stops="none", threads=threads)
+    options: dict[str, Any] = {
+        "num_results": num_results,
+        "query_weighted": True,
+        "toks_scale": 1.0,
+        "verbose": verbose,
+    }
     with quiet(verbose):
-        return index.bm25(k1=k1, b=b, num_results=num_results, query_weighted=True, toks_scale=1.0, verbose=verbose)
+        return index.quantized(**options) if scoring is None else index.bm25(k1=scoring[0], b=scoring[1], **options)
 
 
 def link(path: Path, scratch: Path, k1: float, b: float) -> None:
@@ -110,28 +119,37 @@ class PisaSearcher:
     """A PISA index opened for retrieval."""
 
     def __init__(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool):
-        k1, b = scoring
         prepared = json.loads((path / META).read_bytes()).get("prepared")
         with tempfile.TemporaryDirectory() as scratch:  # PISA maps files: it needs no names of them any more
+            ready = scoring is None or prepared == list(scoring)
             if prepared is None:
                 link_old(path, Path(scratch))
-            elif prepared != [k1, b]:
-                link(path, Path(scratch), k1, b)
+            elif scoring is not None and not ready:
+                link(path, Path(scratch), *scoring)
             self._retriever = opened(
-                path if prepared == [k1, b] else Path(scratch), k1, b, threads=threads, verbose=verbose,
-                num_results=num_results,
-            )  # fmt: skip
+                path if ready else Path(scratch), scoring, threads=threads, verbose=verbose, num_results=num_results
+            )
 
     def search(self, queries: list[dict[str, float]]) -> Hits:
         """Finds the best documents."""
         # Scaled here and not by pyterrier_pisa, after which PISA would round down.
-        bags = [{term: float(round(weight * _TOKS_SCALE)) for term, weight in query.items()} for query in queries]
+        scales = np.array([repetitions(query) for query in queries])
+        bags = [
+            {term: float(round(weight * scale)) for term, weight in query.items()}
+            for query, scale in zip(queries, scales.tolist(), strict=True)
+        ]
         frame = pd.DataFrame({"qid": np.arange(len(queries)).astype(str), "query_toks": bags})
         try:
             hits = Hits.of(self._retriever(frame))
         except SystemError as err:  # how Ctrl-C and what other signals raise comes out of PISA
             raise (err.__cause__ or err) from None
-        return hits._replace(score=hits.score / _TOKS_SCALE)
+        return hits._replace(score=hits.score / scales[hits.query])
+
+
+def repetitions(query: dict[str, float]) -> float:
+    """Returns how often PISA reads a term of weight 1: few times where that makes all weights whole numbers."""
+    few = (n for n in range(1, _FEW + 1) if all((weight * n).is_integer() for weight in query.values()))
+    return next(few, _TOKS_SCALE)
 
 
 searcher = PisaSearcher

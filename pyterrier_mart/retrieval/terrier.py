@@ -1,4 +1,4 @@
-"""BM25 with Terrier, wherever there is Java 11 or newer; PyTerrier fetches Terrier itself."""
+"""BM25 and sums of impacts with Terrier, wherever there is Java 11 or newer; PyTerrier fetches Terrier itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_DOCNO: int | None = 100  # UTF-16 units; the index reserves three bytes 
 _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
 
-def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
+def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False) -> None:
     """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``.
 
     Raises:
@@ -110,16 +110,16 @@ class TerrierSearcher:
 
     def __init__(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool):
         start_java()
-        k1, b = scoring
         # Of Terrier's BM25, a term that is in more than half of the documents has a negative weight: it ranks them
         # lower, and finds nothing alone. Its TF_IDF has BM25's term frequencies and a positive weight of the term,
         # which is replaced here by the one that PISA gives, so that both engines find and rank alike.
-        self._k1 = max(k1, 1e-9)  # TF_IDF multiplies by it
-        controls = {"tf_idf.k_1": str(self._k1), "tf_idf.b": str(b)}
+        self._k1 = None if scoring is None else max(scoring[0], 1e-9)  # TF_IDF multiplies by it
+        controls = {} if scoring is None else {"tf_idf.k_1": str(self._k1), "tf_idf.b": str(scoring[1])}
         index = pt.terrier.IndexFactory.of(str(path))
         self._retriever = pt.terrier.Retriever(
-            index, wmodel="TF_IDF", controls=controls, num_results=num_results, threads=threads, verbose=verbose
-        )
+            index, wmodel="Tf" if scoring is None else "TF_IDF", controls=controls, num_results=num_results,
+            threads=threads, verbose=verbose,
+        )  # fmt: skip
         self._lexicon = index.getLexicon()
         self._documents = index.getCollectionStatistics().getNumberOfDocuments()
         self._factor = lru_cache(1 << 16)(self._new_factor)  # calls of Java are slow
@@ -138,10 +138,10 @@ class TerrierSearcher:
         return hits._replace(score=hits.score * largest[hits.query])
 
     def _new_factor(self, term: str) -> float:
-        """Returns what makes TF_IDF's score of a term that of BM25; 0 if the index lacks the term."""
+        """Returns what makes Terrier's score of a term that of BM25, or its impact; 0 if the index lacks the term."""
         entry = self._lexicon.getLexiconEntry(term)
-        if entry is None:
-            return 0.0
+        if entry is None or self._k1 is None:
+            return float(entry is not None)
         n, df = self._documents, entry.getDocumentFrequency()
         idf = max(math.log((n - df + 0.5) / (df + 0.5)), 1e-6)
         return idf * (self._k1 + 1) / (self._k1 * math.log2(n / df + 1))

@@ -14,8 +14,8 @@ __all__ = ["Document", "Engine", "Hits", "Scoring", "Searcher"]
 
 #: A document as engines take it: ``{"docno": str, "toks": dict[str, int]}``.
 Document = dict[str, Any]
-#: k1 and b of BM25.
-Scoring = tuple[float, float]
+#: k1 and b of BM25; ``None`` where frequencies are impacts: what a document has of a term, times the term's weight.
+Scoring = tuple[float, float] | None
 
 
 class Hits(NamedTuple):
@@ -55,8 +55,18 @@ class Engine(Protocol):
     #: Maximum number of characters in a docno, in units of UTF-16; ``None`` for any number.
     LONGEST_DOCNO: int | None
 
-    def build(self, documents: Iterable[Document], path: Path, threads: int, verbose: bool) -> None:
-        """Writes an index into the empty directory ``path``; what reading the documents raises comes out."""
+    def build(
+        self, documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False
+    ) -> None:
+        """Writes an index into the empty directory ``path``; what reading the documents raises comes out.
+
+        Args:
+            documents: The documents.
+            path: The directory.
+            threads: Threads of the engine.
+            verbose: Whether its log is shown.
+            impacts: Whether frequencies are impacts.
+        """
 
     def searcher(self, path: Path, scoring: Scoring, num_results: int, threads: int, verbose: bool) -> Searcher:
         """Opens the index for retrieval."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -52,7 +53,12 @@ class Vocabulary(Sequence[str]):
     def __getitem__(self, i: slice) -> list[str]: ...
     def __getitem__(self, i: int | slice) -> str | list[str]:
         if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+            text, offsets = self.text.tobytes(), self.offsets.tolist()
+            try:
+                words = [text[start:end].decode("utf-8") for start, end in pairwise(offsets)]
+            except UnicodeDecodeError:  # the words one by one tell which
+                words = [self[j] for j in range(len(self))]
+            return words[i]
         if not -len(self) <= i < len(self):
             raise IndexError(f"word {i} of a vocabulary of {len(self)}")
         try:

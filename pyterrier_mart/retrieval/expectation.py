@@ -1,0 +1,214 @@
+"""What documents are expected to say in the language of the queries: probabilistic structured queries."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation import operations
+from pyterrier_mart.translation.table import TranslationTable
+
+__all__ = ["SCALE", "Collection", "Weighting", "bm25", "hmm"]
+
+#: Impacts are stored as whole numbers of this part.
+SCALE = 100
+
+#: Postings that are in memory at a time, before and after translation.
+_BLOCK = 1 << 22
+
+_Floats = npt.NDArray[np.float64]
+
+
+class Expected(NamedTuple):
+    """Expected frequencies of query terms in documents, with the statistics of the collection.
+
+    Attributes:
+        tf: float64 (n), the frequency of a term in a document.
+        length: float64 (n), the number of words of the document as a share of the mean of its language.
+        words: float64 (n), the same as a number of words.
+        cf: float64 (n), the share of the term among the words of the collection.
+        df: float64 (n), the number of documents with the term.
+        documents: Number of documents of the collection.
+    """
+
+    tf: _Floats
+    length: _Floats
+    words: _Floats
+    cf: _Floats
+    df: _Floats
+    documents: int
+
+
+#: From expected frequencies to what each adds to the score of a query that has the term.
+Weighting = Callable[[Expected], _Floats]
+
+
+def hmm(alpha: float) -> Weighting:
+    """PSQ-HMM: log(1 + (1 - alpha) / alpha * P(term | document) / P(term | collection)).
+
+    Documents that generate the query from a mixture of their own words and the collection's (Xu and Weischedel 2000)
+    rank in the order of this sum, since what the collection alone gives to a term is the same for all documents.
+    """
+    return lambda seen: np.log1p((1 - alpha) / alpha * seen.tf / seen.words / seen.cf)
+
+
+def bm25(k1: float, b: float) -> Weighting:
+    """BM25 of expected frequencies, of terms in documents and of documents (Darwish and Oard 2003)."""
+    return lambda seen: (
+        np.log1p((seen.documents - seen.df + 0.5) / (seen.df + 0.5))
+        * seen.tf * (k1 + 1) / (seen.tf + k1 * (1 - b + b * seen.length))
+    )  # fmt: skip
+
+
+class Collection:
+    """The words of a collection in several languages, on disk; then its documents in terms of the queries.
+
+    Args:
+        tables: For each language of documents its table, P(document word | query word); ``None`` for the language of
+            the queries.
+        query: Analyzer of the queries. Its stop words are no terms.
+        pruning: Which translations count, as :meth:`TranslationTable.prune` takes it.
+        scratch: A directory for what does not stay in memory.
+        block: Postings that are in memory at a time.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, TranslationTable | None],
+        query: Analyzer,
+        pruning: Mapping[str, Any],
+        scratch: Path,
+        block: int = _BLOCK,
+    ):
+        self.tables, self.query, self.pruning, self.scratch, self.block = tables, query, pruning, scratch, block
+        counter = itertools.count()
+        self.numbers = {lang: _Numbers(counter) for lang in tables}
+        self.languages = {lang: i for i, lang in enumerate(tables)}
+        everything = query.without(False)  # the lengths of documents are those of texts
+        self.analyzers = {lang: everything if table is None else table.target for lang, table in tables.items()}
+        self.runs = 0
+        self._terms, self._freqs = array("I"), array("I")
+        self._sizes, self._lengths, self._langs = array("I"), array("I"), array("B")
+        self._cf = self._df = np.zeros(0)
+
+    def add(self, lang: str, text: str) -> None:
+        """Adds the next document."""
+        toks = self.analyzers[lang].counts(text)
+        self._terms.extend(map(self.numbers[lang].__getitem__, toks))
+        self._freqs.extend(toks.values())
+        self._sizes.append(len(toks))
+        self._lengths.append(sum(toks.values()))
+        self._langs.append(self.languages[lang])
+        if len(self._terms) >= self.block:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is in memory to disk."""
+        terms, freqs = (np.frombuffer(column, dtype=np.uint32) for column in (self._terms, self._freqs))
+        size = sum(map(len, self.numbers.values()))
+        self._df = _grown(self._df, size) + np.bincount(terms, minlength=size)
+        self._cf = _grown(self._cf, size) + np.bincount(terms, weights=freqs, minlength=size)
+        np.save(self.scratch / f"{self.runs}.npy", np.stack([terms, freqs]))
+        self.runs += 1
+        self._terms, self._freqs = array("I"), array("I")
+
+    def documents(self, docnos: Iterator[str], weighting: Weighting) -> Iterator[Document]:
+        """Yields the documents with impacts of query terms as ``toks``, whole numbers in parts of 1 / SCALE."""
+        self.flush()
+        words, matrix = self._translation()
+        lengths = np.frombuffer(self._lengths, dtype=np.uint32).astype(np.float64)
+        langs = np.frombuffer(self._langs, dtype=np.uint8)
+        total = np.bincount(langs, weights=lengths, minlength=len(self.tables))
+        means = total / np.maximum(np.bincount(langs, minlength=len(self.tables)), 1)
+        # Expectations are linear in counts, so that those of the collection are known before its documents'.
+        cf = (self._cf @ matrix) / max(lengths.sum(), 1.0)
+        df = np.minimum(self._df @ matrix, len(lengths))
+        start = 0
+        for counts in self._blocks(matrix):
+            expected = counts @ matrix
+            rows = start + np.repeat(np.arange(expected.shape[0]), np.diff(expected.indptr))
+            start += expected.shape[0]
+            column = expected.indices
+            seen = Expected(
+                expected.data, lengths[rows] / means[langs[rows]], lengths[rows], cf[column], df[column], len(lengths)
+            )
+            impacts = np.rint(weighting(seen) * SCALE).astype(np.int64)
+            for i, j in itertools.pairwise(expected.indptr.tolist()):
+                kept = impacts[i:j] > 0
+                toks = dict(zip(words[column[i:j][kept]].tolist(), impacts[i:j][kept].tolist(), strict=True))
+                yield {"docno": next(docnos), "toks": toks}
+
+    def _blocks(self, matrix: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
+        """Yields the counts of consecutive documents, of which few are together, before and after translation."""
+        sizes = np.frombuffer(self._sizes, dtype=np.uint32).astype(np.int64)
+        fertility = np.diff(matrix.indptr)
+        first = 0
+        for run in range(self.runs):
+            terms, freqs = np.load(self.scratch / f"{run}.npy")
+            ends = np.cumsum(sizes[first:])
+            last = first + int(np.searchsorted(ends, len(terms), side="right")) if run + 1 < self.runs else len(sizes)
+            bounds = np.concatenate([[0], np.cumsum(sizes[first:last])])
+            made = np.concatenate([[0], np.cumsum(fertility[terms])])[bounds]
+            cuts = [0, *np.flatnonzero(np.diff(made // self.block)).tolist(), last - first]
+            for i, j in itertools.pairwise(sorted(set(cuts))):
+                part = slice(bounds[i], bounds[j])
+                yield sp.csr_matrix(
+                    (freqs[part].astype(np.float64), terms[part], bounds[i : j + 1] - bounds[i]),
+                    shape=(j - i, matrix.shape[0]),
+                )
+            first = last
+
+    def _translation(self) -> tuple[npt.NDArray[np.object_], sp.csr_matrix]:
+        """Returns the query terms, and for each document word P(document word | query term)."""
+        columns = _Numbers(itertools.count())
+        stop = self.query.stop_words if self.query.stop else frozenset()
+        parts: list[tuple[Any, Any, Any]] = []
+        for lang, table in self.tables.items():
+            numbers = self.numbers[lang]
+            known: frozenset[str] = frozenset()
+            if table is not None:
+                entries = operations.prune(table.as_entries(), **self.pruning)
+                known = frozenset(entries.source_words)
+                rows = np.array([numbers.get(word, -1) for word in entries.target_words], dtype=np.int64)[entries.t]
+                ours = np.array(
+                    [-1 if word in stop else columns[word] for word in entries.source_words], dtype=np.int64
+                )
+                cols = ours[entries.s]
+                kept = (rows >= 0) & (cols >= 0)
+                parts.append((rows[kept], cols[kept], entries.w[kept]))
+            # What the table lacks is its own translation: names, numbers and loan words are often the same.
+            own = [
+                (number, columns[term])
+                for word, number in numbers.items()
+                for term in ([word] if table is None else self.query.tokens(word))
+                if term not in known and term not in stop
+            ]
+            rows, cols = np.array(own, dtype=np.int64).reshape(-1, 2).T
+            parts.append((rows, cols, np.ones(len(rows))))
+        rows, cols, probs = map(np.concatenate, zip(*parts, strict=True))
+        shape = (sum(map(len, self.numbers.values())), len(columns))
+        return np.array(list(columns), dtype=object), sp.csr_matrix((probs, (rows, cols)), shape=shape)
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words as they come; several share a counter."""
+
+    def __init__(self, counter: Iterator[int]):
+        self.counter = counter
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = next(self.counter)
+        return number
+
+
+def _grown(values: _Floats, size: int) -> _Floats:
+    return np.concatenate([values, np.zeros(size - len(values))])
