@@ -21,11 +21,13 @@ from pyterrier_mart import (
     MARTReRanker,
     NeuralDocumentTranslator,
     NeuralQueryTranslator,
+    PSQIndex,
     SMTQueryTranslator,
     TrainingOptions,
     TranslationTable,
     bm25_index,
     merge_languages,
+    psq_index,
 )
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.datasets.corpus import MultilingualCorpus
@@ -61,6 +63,12 @@ def index(engine: str) -> BM25Index:
     folder = tempfile.TemporaryDirectory(prefix="test_contract-")
     atexit.register(folder.cleanup)
     return bm25_index(PARAGRAPHS, Path(folder.name) / "index", engine=engine, store_text=True, progress=False)
+
+
+@cache
+def psq() -> PSQIndex:
+    """The paragraphs in the terms of German queries."""
+    return psq_index(PARAGRAPHS, models.folder() / "psq", TABLE, engine="pisa", progress=False)
 
 
 def stem(word: str) -> str:
@@ -490,6 +498,25 @@ CASES += [
         for how in ("score", "rrf", "round-robin")
     ),
 ]
+for name, rows in (
+    ("psq", PARAGRAPH_TOPICS),
+    (
+        "psq-toks",
+        PARAGRAPH_TOPICS.assign(query_toks=[{"der": 1.0, word: 0.5} for word in ("stadt", "krieg", "x", "und")]),
+    ),
+):
+    CASES.append(
+        Case(
+            name,
+            lambda: psq().retriever(20),
+            rows,
+            texts=("query",) if name == "psq" else (),
+            others=(lambda: psq().retriever(), lambda: psq().retriever(20, relate=False)),
+            row_wise=False,
+            loaded=lambda psq: psq._searcher is not None,
+            trial=Trial(systems=lambda psq: [psq, psq % 3], topics=PARAGRAPH_TOPICS, qrels=PARAGRAPH_QRELS),
+        )
+    )
 for engine in ("pisa", "terrier"):  # Terrier last: until then a case that starts the JVM is found out
     CASES.append(bm25_case(f"bm25-{engine}", engine, ENGLISH_TOPICS, texts=("query",), trial=first_stages(engine)))
     translated = SMTQueryTranslator(TABLE)(PARAGRAPH_TOPICS)

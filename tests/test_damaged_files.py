@@ -858,6 +858,7 @@ OTHERS = {
     "translation.aligner_process": "reads what its aligner wrote", "cli.table.shared": "by the readers here",
     "retrieval.index": "test_damaged_indexes_do_not_abort", "retrieval.pisa": "the same",
     "retrieval.terrier": "the same", "retrieval.inversion": "reads what it wrote a moment ago",
+    "retrieval.expectation": "the same", "retrieval.psq": "test_psq: files are compared with their checksums",
     "translation.align": "reads what its aligner wrote a moment ago",
     "datasets.xquad_r": "bundled: datasets.base", "datasets.sts17": "bundled: datasets.base",
 }  # fmt: skip

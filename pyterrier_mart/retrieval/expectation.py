@@ -23,7 +23,7 @@ __all__ = ["SCALE", "Collection", "Weighting", "bm25", "hmm"]
 SCALE = 100
 
 #: Postings that are in memory at a time, before and after translation.
-_BLOCK = 1 << 22
+BLOCK = 1 << 22
 
 _Floats = npt.NDArray[np.float64]
 
@@ -78,7 +78,6 @@ class Collection:
         query: Analyzer of the queries. Its stop words are no terms.
         pruning: Which translations count, as :meth:`TranslationTable.prune` takes it.
         scratch: A directory for what does not stay in memory.
-        block: Postings that are in memory at a time.
     """
 
     def __init__(
@@ -87,9 +86,8 @@ class Collection:
         query: Analyzer,
         pruning: Mapping[str, Any],
         scratch: Path,
-        block: int = _BLOCK,
     ):
-        self.tables, self.query, self.pruning, self.scratch, self.block = tables, query, pruning, scratch, block
+        self.tables, self.query, self.pruning, self.scratch = tables, query, pruning, scratch
         counter = itertools.count()
         self.numbers = {lang: _Numbers(counter) for lang in tables}
         self.languages = {lang: i for i, lang in enumerate(tables)}
@@ -108,7 +106,7 @@ class Collection:
         self._sizes.append(len(toks))
         self._lengths.append(sum(toks.values()))
         self._langs.append(self.languages[lang])
-        if len(self._terms) >= self.block:
+        if len(self._terms) >= BLOCK:
             self.flush()
 
     def flush(self) -> None:
@@ -158,7 +156,7 @@ class Collection:
             last = first + int(np.searchsorted(ends, len(terms), side="right")) if run + 1 < self.runs else len(sizes)
             bounds = np.concatenate([[0], np.cumsum(sizes[first:last])])
             made = np.concatenate([[0], np.cumsum(fertility[terms])])[bounds]
-            cuts = [0, *np.flatnonzero(np.diff(made // self.block)).tolist(), last - first]
+            cuts = [0, *np.flatnonzero(np.diff(made // BLOCK)).tolist(), last - first]
             for i, j in itertools.pairwise(sorted(set(cuts))):
                 part = slice(bounds[i], bounds[j])
                 yield sp.csr_matrix(

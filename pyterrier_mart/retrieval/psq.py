@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyterrier as pt
 
 from pyterrier_mart.checks import check_choice, check_number, check_stop, check_whole
 from pyterrier_mart.retrieval import expectation
-from pyterrier_mart.retrieval.documents import analyzer_for
+from pyterrier_mart.retrieval.documents import analyzer_for, source_of
 from pyterrier_mart.retrieval.index import Text, WordIndex, build_index, settings_of
 from pyterrier_mart.retrieval.retriever import WordRetriever
 from pyterrier_mart.retrieval.types import Document
@@ -74,7 +73,7 @@ def psq_index(
     tables: Tables,
     *,
     weighting: str = "hmm",
-    alpha: float = 0.3,
+    alpha: float = 0.5,
     k1: float = 0.9,
     b: float = 0.4,
     cumulative: float | None = 0.97,
@@ -83,6 +82,7 @@ def psq_index(
     engine: str = "auto",
     stop: bool | Collection[str] = False,
     text_field: str | Sequence[str] = "text",
+    store_text: bool = False,
     overwrite: bool = False,
     threads: int = 1,
     progress: bool = True,
@@ -128,6 +128,7 @@ def psq_index(
         stop: Whether function words of the queries' language are left out of queries and index, or the words to leave
             out.
         text_field: The document field that is indexed, or several.
+        store_text: Whether the indexed fields are stored beside the index, for :meth:`PSQIndex.text_loader`.
         overwrite: Whether to build the index again and replace an existing one.
         threads: Threads of the engine while indexing.
         progress: Whether to show progress bars.
@@ -136,7 +137,7 @@ def psq_index(
     Raises:
         ValueError: If an argument is out of range, tables do not fit each other or the documents, or as
             :func:`bm25_index`.
-        FileNotFoundError: If a table is named that does not exist.
+        FileNotFoundError: If a table is named that does not exist, or documents that are no dataset and no file.
         FileExistsError: If ``path`` is something else than such an index.
         ImportError: If the engine is not installed.
     """
@@ -148,7 +149,7 @@ def psq_index(
     check_number("cumulative", cumulative, 0, 1, positive=True, optional=True)
     check_whole("top_k", top_k, optional=True)
     check_stop(stop)
-    dataset: Any = pt.get_dataset(documents) if isinstance(documents, str) else documents
+    dataset = source_of(documents)
     chosen, query = opened_tables(tables, stop)
     analyzers = [query if table is None else table.target for table in chosen.values()]
     if len(chosen) == 1:
@@ -175,7 +176,7 @@ def psq_index(
             "tables": {lang: table and table.fingerprint for lang, table in chosen.items()},
         },
         split, of=", ".join(chosen), by=" and ".join(map(repr, analyzers)), text_field=text_field, engine=engine,
-        overwrite=overwrite, threads=threads, progress=progress, verbose=verbose, impacts=True,
+        store_text=store_text, overwrite=overwrite, threads=threads, progress=progress, verbose=verbose, impacts=True,
     )  # fmt: skip
 
 
