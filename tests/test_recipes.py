@@ -109,6 +109,16 @@ def test_languages_are_as_the_comments_say():
         assert repr(eval(call, {"mart": mart})) == said
 
 
+def test_tables_of_published_numbers():
+    (section,) = re.findall(r"\n## What others report\n(.*?)\n## ", TEXT, re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
+        head, _, *rows = [line.strip("|\n").split(" | ") for line in table.splitlines()]
+        assert len(rows) > 2 and {len(row) for row in rows} == {len(head)}
+        assert {row[0].strip() for row in rows} <= LANGUAGES.keys()
+        numbers = [cell for row in rows for cell in row if "0." in cell]
+        assert len(numbers) >= len(rows) and all(re.fullmatch(r"0\.\d{4}, 0\.\d{4}", cell.strip()) for cell in numbers)
+
+
 @pytest.mark.parametrize("name", ["neuclir/1/zh", "hc4", "neumarco", "mmarco", "wikiclir", "miracl"])
 def test_irds_recipes(small, name):
     code = recipe(f"irds:{name}")

@@ -17,7 +17,15 @@ import pyterrier_pisa
 import pytest
 from engines import ENGINES, needs_java, start_java
 
-from pyterrier_mart import Analyzer, BM25Index, BM25Retriever, SMTQueryTranslator, TranslationTable, bm25_index
+from pyterrier_mart import (
+    Analyzer,
+    BM25Index,
+    BM25Retriever,
+    NeuralQueryTranslator,
+    SMTQueryTranslator,
+    TranslationTable,
+    bm25_index,
+)
 from pyterrier_mart.artifact import META
 from pyterrier_mart.datasets import STS17, XQuADR
 from pyterrier_mart.query_terms import expanded_terms
@@ -236,8 +244,9 @@ def test_indexes_of_other_words_are_told(tmp_path):
         (terrier(stemmer=None, stopwords=None, tokeniser="UTFTokeniser"), "words such as 'garçon'"),
         (pisa.bm25(), "PISA's own words, and the stemmer porter2"),
     ):
-        with pytest.warns(UserWarning, match=message):
-            smt >> others % 10
+        for translator in (smt, NeuralQueryTranslator("some/model", source="en", target="fr")):
+            with pytest.warns(UserWarning, match=message):
+                translator >> others % 10
     own = build(tmp_path / "own", FRENCH, "fr", engine="terrier")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

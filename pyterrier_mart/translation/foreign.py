@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pyterrier as pt
 
+from pyterrier_mart.frames import warn
 from pyterrier_mart.text import Analyzer
 
-__all__ = ["other_words"]
+__all__ = ["check_following", "other_words"]
 
 _LAST = 200  # terms of a lexicon; accented letters come after "z"
+
+
+def check_following(step: pt.Transformer, analyzer: Analyzer) -> None:
+    """Warns if the index that follows a translation has other words than an analyzer spells."""
+    following = step[0] if isinstance(step, pt.Compose) else step
+    if made := other_words(following, analyzer):
+        warn(
+            f"{following} searches {made}, which lack words with accents as {analyzer!r} spells them; make the index "
+            "with bm25_index, or as the class SMTQueryTranslator describes"
+        )
 
 
 def other_words(retriever: object, analyzer: Analyzer) -> str | None:

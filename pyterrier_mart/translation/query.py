@@ -9,10 +9,10 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_mart.checks import check_number, check_stop, check_whole
-from pyterrier_mart.frames import Pipeline, Transformer, texts_of, warn
+from pyterrier_mart.frames import Pipeline, Transformer, texts_of
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.query_terms import QueryTerms, expanded_terms
-from pyterrier_mart.translation.foreign import other_words
+from pyterrier_mart.translation.foreign import check_following
 from pyterrier_mart.translation.lookup import heaviest_first, look_up
 from pyterrier_mart.translation.table import TranslationTable
 
@@ -158,12 +158,7 @@ class SMTQueryTranslator(Transformer):
 
     def __rshift__(self, right: pt.Transformer) -> Pipeline:
         """Makes a pipeline, with a warning if the index that is searched next has other words than the table."""
-        following = right[0] if isinstance(right, pt.Compose) else right
-        if made := other_words(following, self.table.target):
-            warn(
-                f"{following} searches {made}, which lack words with accents as {self.table!r} spells them; make the "
-                "index with bm25_index, or as the class SMTQueryTranslator describes"
-            )
+        check_following(right, self.table.target)
         return super().__rshift__(right)
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:

@@ -97,7 +97,7 @@ class TranslationModel:
             raise OSError(
                 f"{self.name} has no weights as model.safetensors, and others are pickles, which are not read; where "
                 "you trust them, write them anew once, with transformers: AutoModelForSeq2SeqLM.from_pretrained("
-                f"{self.name!r}).save_pretrained('DIR'), AutoTokenizer likewise, and name DIR here ({err})"
+                f"{self.name!r}).save_pretrained('DIR'), AutoTokenizer likewise, and name DIR here"
             ) from err
         forced = self.direction.forced
         net.generation_config.update(

@@ -16,10 +16,11 @@ from pyterrier_mart import encoders
 from pyterrier_mart.characters import without_surrogates
 from pyterrier_mart.checks import check_choice, check_flag, check_whole
 from pyterrier_mart.devices import DTYPES
-from pyterrier_mart.frames import Transformer, texts_of, transformed, warn
+from pyterrier_mart.frames import Pipeline, Transformer, texts_of, transformed, warn
 from pyterrier_mart.links import HELP_URL
 from pyterrier_mart.query_terms import QueryTerms, queries_of
 from pyterrier_mart.text import Analyzer
+from pyterrier_mart.translation.foreign import check_following
 from pyterrier_mart.translation.neural.cache import TranslationCache
 from pyterrier_mart.translation.neural.languages import iso_code
 from pyterrier_mart.translation.neural.model import Hypothesis, TranslationModel
@@ -204,8 +205,8 @@ class NeuralQueryTranslator(NeuralTranslator):
         check_flag("push", push)
         if n_best > (1 if push else beams):
             raise ValueError(f"n_best must be at most {'1 with push=True' if push else f'beams={beams}'}, not {n_best}")
-        if not push and analyzer is None:
-            Analyzer(iso_code(target))
+        if not push:
+            self.speller()
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Adds ``query_toks``, or rewrites ``query`` where ``push`` is set."""
@@ -219,7 +220,7 @@ class NeuralQueryTranslator(NeuralTranslator):
 
     def bags(self, queries: Sequence[str]) -> list[QueryTerms]:
         """Returns the weighted terms of queries' translations, the heaviest first."""
-        analyzer = self.analyzer or Analyzer(iso_code(self.target))
+        analyzer = self.speller()
         out = []
         for query, pieces in zip(queries, self.hypotheses(queries, self.n_best), strict=True):
             bag: dict[str, float] = {}
@@ -230,6 +231,16 @@ class NeuralQueryTranslator(NeuralTranslator):
             terms.spec, terms.query = analyzer.spec, query
             out.append(terms)
         return out
+
+    def speller(self) -> Analyzer:
+        """Returns what spells the terms."""
+        return self.analyzer or Analyzer(iso_code(self.target))
+
+    def __rshift__(self, right: pt.Transformer) -> Pipeline:
+        """Makes a pipeline, with a warning if the index that is searched next has other words than the translations."""
+        if not self.push:
+            check_following(right, self.speller())
+        return super().__rshift__(right)
 
     def __repr__(self) -> str:
         return self.described(n_best=1, push=False, analyzer=None)
