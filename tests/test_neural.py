@@ -157,6 +157,18 @@ def test_sentences(text, expected):
     assert "".join(sentence + space for sentence, space in found).split() == " ".join(expected).split()
 
 
+@pytest.mark.parametrize("language", ["ar", "de", "en", "es", "hi", "ru", "tr", "vi", "zh"])
+def test_sentences_are_nearly_those_of_the_dataset(language):
+    own, found = {}, 0
+    for document in XQuADR("de", language).get_corpus_iter(verbose=False):
+        own.setdefault(document["context"], set()).add(document["text"].strip())
+    same = 0
+    for paragraph, expected in own.items():
+        split = [sentence for sentence, _ in sentences(paragraph)]
+        same, found = same + len(expected.intersection(split)), found + len(split)
+    assert same / found > 0.85 and same / sum(map(len, own.values())) > 0.85
+
+
 def test_nothing_of_real_documents_is_lost():
     for language in ("de", "ar", "zh", "hi", "th", "ru"):
         for document in XQuADR(language, language, paragraphs=True).get_corpus_iter(verbose=False):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 __all__ = ["parts", "sentences"]
 
-#: Where a sentence may end: at full stops after a word (of three letters: abbreviations and ordinals have fewer), at
-#: other marks before white space, at those of Chinese, and at the end of a line.
+#: Where a sentence may end: at full stops after a word, year, bracket or quotation mark (not after initials, ordinals
+#: and titles: one letter, one or two digits, Dr and Mr), at other marks before white space, at those of Chinese, and at
+#: the end of a line. Thai has no marks: what is too long is split at spaces.
 _END = re.compile(
     r"[。！？]+[」』”）]*\s*"
-    r"|(?:[!?…؟۔।॥]+|(?<=[^\W\d_]{3})\.+)[\"'»«”“’‘)\]]*\s+"
+    r"|(?:[!?…؟۔।॥]+|(?:(?<=[^\W\d_A-Z][^\W\d_])|(?<=\d{3})|(?<=[%)\]»”\"]))\.+)[\"'»«”“’‘)\]]*\s+"
     r"|\s*\n\s*"
 )
 _SPACE = re.compile(r"\s+")
