@@ -34,6 +34,7 @@ from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable
 from pyterrier_mart.datasets.ciral import published
 from pyterrier_mart.evaluation import paired_test
 from pyterrier_mart.stopwords import long_list
+from pyterrier_mart.translation import storage
 from pyterrier_mart.translation.builder import EntryBuilder
 
 ALL = "all sources"
@@ -98,7 +99,7 @@ def kept(folder: Path, lang: str, name: str, learn: Callable[[], Tables]) -> Tab
     """Returns the tables of a variant: those that an earlier run left, else learned now."""
     folder = folder / lang / re.sub(r"\W+", "-", name)
     names = (f"{lang}-en", f"en-{lang}")
-    if not all((folder / (name + tables.BUNDLED_SUFFIX)).exists() for name in names):
+    if not all((folder / (name + storage.BUNDLED_SUFFIX)).exists() for name in names):
         start = time.perf_counter()
         for table in learn():
             tables.save(table, folder)

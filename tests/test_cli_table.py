@@ -186,6 +186,19 @@ def test_mix_errors(fails, tables, args, message):
     assert message in fails("mix", "-o", "out", *args)
 
 
+# ----------------------------------------------------------------------------------------------------------- compose
+
+
+def test_compose(run, fails, monkeypatch, capfd):
+    assert "wrote out (de-fr, " in run("compose", "de-en", "en-fr", "-o", "out", "--top-k", "2")
+    made = TranslationTable("out")
+    assert "chien" in made.translations("Hund", top_k=1) and made.meta["licence"] == "CC BY-SA 4.0"
+    assert "chien" in run("lookup", "out", "Hund") and "de-en" in run("info", "out")
+    assert "cannot compose TranslationTable(de-en, " in fails("compose", "de-en", "de-en", "-o", "other")
+    code, text, messages = run_command(monkeypatch, capfd, "table", "lookup", "tr-es", "köpek")
+    assert code == 0 and "perro" in text and "tr-es is composed of tr-en and en-es" in messages
+
+
 # ------------------------------------------------------------------------------------------------------------ report
 
 

@@ -409,25 +409,25 @@ READERS["bundled data"] = Reader(write_bundled, read_bundled, "datasets.base", "
 
 
 def write_bundled_table(folder: Path) -> Path:
-    from pyterrier_mart.translation import storage, table
+    from pyterrier_mart.translation import storage
 
     (folder / "data").mkdir()
     made = good_table()
     packed = storage.pack(made.arrays, made.meta)
-    (folder / "data" / f"de-en{table.BUNDLED_SUFFIX}").write_bytes(packed)
+    (folder / "data" / f"de-en{storage.BUNDLED_SUFFIX}").write_bytes(packed)
     return folder
 
 
 def read_bundled_table(path: Path) -> Any:
-    from pyterrier_mart.translation import table
+    from pyterrier_mart.translation import storage
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table.resources, "files", lambda package: path)
+        patch.setattr(storage.resources, "files", lambda package: path)
         return entries_of(TranslationTable.load("de-en"))
 
 
 READERS["bundled table"] = Reader(
-    write_bundled_table, read_bundled_table, "translation.table", "data/*", most=14, says="'de-en'"
+    write_bundled_table, read_bundled_table, "translation.storage", "data/*", most=14, says="'de-en'"
 )
 
 

@@ -331,6 +331,17 @@ def test_invert_is_bayes_rule(weights, prior):
 
 
 @settings(max_examples=60, deadline=None)
+@given(a=DENSE, b=DENSE)
+def test_compose_against_dense_arrays(a, b):
+    first, second = from_dense(a), from_dense(b).invert()  # the words between: w0 to w3, and w0 to w4 of what follows
+    second = TranslationTable.from_frame(second.to_frame(), "en", "fr")
+    made = first.compose(second, top_k=None, threshold=0)
+    dense = share(a) @ to_dense(second, 4, 5)
+    np.testing.assert_allclose(to_dense(made, 5, 5), dense, atol=1e-6)
+    assert made.languages == ("de", "fr") and [p["direction"] for p in made.meta["composed"]] == ["de-en", "en-fr"]
+
+
+@settings(max_examples=60, deadline=None)
 @given(a=DENSE, b=DENSE, c=DENSE, mix=st.lists(st.sampled_from([0.25, 1, 3]), min_size=3, max_size=3))
 def test_interpolate_against_dense_arrays(a, b, c, mix):
     known = np.array([weights.any(axis=1) for weights in (a, b, c)])
@@ -504,17 +515,31 @@ def test_metadata_of_another_kind(saved, change, message):
 def test_load_lists_what_there_is():
     names = TranslationTable.bundled()
     assert names == sorted(names)
-    for unknown in ("sw-yo", "nothing", "a/b"):
+    for unknown in ("sw-bg", "de-de", "nothing", "a/b"):
         with pytest.raises(FileNotFoundError, match=f"no translation table at '{unknown}'.*bundled direction") as error:
             TranslationTable.load(unknown)
         assert ", ".join(names) in str(error.value)
+
+
+def test_tables_through_english():
+    with pytest.warns(UserWarning, match="deu-fr is composed of de-en and en-fr") as caught:
+        table = TranslationTable.load("deu-fr")
+    assert caught[0].filename == __file__ and table.languages == ("de", "fr") and "de-fr" not in table.bundled()
+    for word, translation in {"Hund": "chien", "Wasser": "eau", "Regierung": "gouvernement", "Baum": "arbre"}.items():
+        assert table.translations(word, top_k=1).keys() == {translation}
+    halves = [TranslationTable.load(name) for name in ("de-en", "en-fr")]
+    assert table == halves[0].compose(halves[1]) != halves[0].compose(halves[1], top_k=1)
+    assert [part["fingerprint"] for part in table.meta["composed"]] == [half.fingerprint for half in halves]
+    assert table.meta["licence"] == "CC BY-SA 4.0" and np.diff(table.rows).max() == 10
+    with pytest.raises(ValueError, match="cannot compose.*one is into .*'fr'.*, the other from .*'de'"):
+        halves[1].compose(halves[0])
 
 
 def test_bundled_tables(table, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "de-en.table.xz").write_bytes(storage.pack(table.arrays, table.meta))
     (tmp_path / "data" / "README").write_text("text")
-    monkeypatch.setattr("pyterrier_mart.translation.table.resources.files", lambda package: tmp_path)
+    monkeypatch.setattr("pyterrier_mart.translation.storage.resources.files", lambda package: tmp_path)
     assert TranslationTable.bundled() == ["de-en"]
     monkeypatch.chdir(tmp_path)
     for name in ("de-en", "deu-eng", "DE-EN"):

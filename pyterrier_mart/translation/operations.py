@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from pyterrier_mart.checks import check_number, check_whole
 from pyterrier_mart.translation.entries import Entries
 
-__all__ = ["invert", "mix", "prune"]
+__all__ = ["compose", "composed", "described", "invert", "mix", "prune"]
 
 #: A weight, as a share of the largest one, that is still something when a small probability is multiplied by it.
 _LEAST_SHARE = 1e-200
@@ -78,6 +78,25 @@ def invert(entries: Entries, prior: Mapping[str, float] | None = None) -> Entrie
     )  # fmt: skip
 
 
+def compose(first: Entries, second: Entries) -> Entries:
+    """Multiplies P(pivot | source) and P(target | pivot), summed over the words of the language between.
+
+    Args:
+        first: The entries of a table into the language between; what is on words that ``second`` lacks is lost.
+        second: Those of a table from there.
+    """
+    from scipy.sparse import csr_array
+
+    number = {word: i for i, word in enumerate(second.source_words)}
+    pivot = np.array([number.get(word, -1) for word in first.target_words], dtype=np.int64)[first.t]
+    known = pivot >= 0
+    sizes = len(first.source_words), len(number), len(second.target_words)
+    into = csr_array((first.w[known], (first.s[known], pivot[known])), shape=sizes[:2])
+    product = (into @ csr_array((second.w, (second.s, second.t)), shape=sizes[1:])).tocoo()
+    s, t = (side.astype(np.int64) for side in (product.row, product.col))
+    return Entries(first.source, second.target, first.source_words, second.target_words, s, t, product.data)
+
+
 def mix(parts: Sequence[Entries], weights: Sequence[float], *, first_only: bool = False) -> Entries:
     """Returns the weighted mean of tables; each source word is averaged over those that have it.
 
@@ -102,3 +121,19 @@ def mix(parts: Sequence[Entries], weights: Sequence[float], *, first_only: bool 
         columns.append((s_ids[part.s], t_ids[part.t], share_of[part.s] * part.w))
     s, t, w = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Entries(parts[0].source, parts[0].target, s_words, t_words, s, t, w / known[s])
+
+
+def described(metas: Iterable[Mapping[str, Any]], shares: Sequence[float]) -> list[dict[str, Any]]:
+    """Returns what the metadata of a mixture say of the tables in it."""
+    return [
+        {"weight": share, "fingerprint": meta["fingerprint"], "source": meta.get("source")}
+        for meta, share in zip(metas, shares, strict=True)
+    ]
+
+
+def composed(*metas: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the provenance of a table that :func:`compose` made."""
+    kept = ("direction", "fingerprint", "source", "corpora")
+    parts = [{key: meta[key] for key in kept if key in meta} for meta in metas]
+    licences = dict.fromkeys(str(meta["licence"]) for meta in metas if "licence" in meta)
+    return {"composed": parts, **({"licence": "; ".join(licences)} if licences else {})}

@@ -9,6 +9,7 @@ import lzma
 import re
 import tarfile
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ import numpy.typing as npt
 
 from pyterrier_mart.archives import naming
 from pyterrier_mart.artifact import META, check_files, checksums, meta_bytes, read_meta
+from pyterrier_mart.text import language_of
 from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
 __all__ = [
-    "ARRAYS", "FILES", "OWN_META", "Arrays", "check", "fingerprint", "from_entries", "open_directory", "pack",
-    "provenance", "unpack", "write",
+    "ARRAYS", "BUNDLED_SUFFIX", "FILES", "OWN_META", "Arrays", "bundled", "bundled_parts", "check", "fingerprint",
+    "from_entries",    "open_directory", "pack", "provenance", "read_bundled", "unpack", "write",
 ]  # fmt: skip
 
 FORMAT_VERSION = 1
+
+#: Ending of the bundled tables, in the form of :func:`pack`.
+BUNDLED_SUFFIX = ".table.xz"
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -186,6 +191,35 @@ def unpack(packed: bytes, where: str = "in memory") -> tuple[dict[str, npt.NDArr
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     arrays = {name: np.load(io.BytesIO(files[f"{name}.npy"]), allow_pickle=False) for name in ARRAYS}
     return arrays, json.loads(files[META])
+
+
+def bundled() -> list[str]:
+    """Returns the directions of the tables that come with the package."""
+    names = [entry.name for entry in resources.files(__package__).joinpath("data").iterdir()]
+    return sorted(name.removesuffix(BUNDLED_SUFFIX) for name in names if name.endswith(BUNDLED_SUFFIX))
+
+
+def bundled_parts(name: str) -> list[str]:
+    """Returns the bundled table that a direction names (``deu-eng`` is ``de-en``), or the two that make it.
+
+    Those are into English and out of it; there are none if one of them is not bundled.
+    """
+    codes = [str(language_of(code)) for code in name.split("-")]
+    known = bundled()
+    if "-".join(codes) in known:
+        return ["-".join(codes)]
+    halves = [f"{codes[0]}-en", f"en-{codes[-1]}"]
+    return halves if len(codes) == 2 and codes[0] != codes[1] and {*halves} <= {*known} else []
+
+
+def read_bundled(name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Returns the arrays and metadata of one of the :func:`bundled` tables.
+
+    Raises:
+        ArchiveError: If it is damaged.
+    """
+    file = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX)
+    return unpack(file.read_bytes(), str(file))
 
 
 def check(arrays: Arrays, meta: Mapping[str, Any], where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
+from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -17,17 +17,15 @@ import pyterrier as pt
 
 from pyterrier_mart.artifact import META
 from pyterrier_mart.files import atomic_directory
-from pyterrier_mart.text import Analyzer, language_of
+from pyterrier_mart.frames import warn
+from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import align, formats, operations, storage
 from pyterrier_mart.translation.builder import EntryBuilder, Phrases
 from pyterrier_mart.translation.entries import Entries, Weights
 from pyterrier_mart.translation.matrix import WordMatrix, check_same_words
 from pyterrier_mart.translation.vocabulary import Vocabulary
 
-__all__ = ["BUNDLED_SUFFIX", "TranslationTable"]
-
-#: Ending of the bundled tables, in the form of :func:`storage.pack`.
-BUNDLED_SUFFIX = ".table.xz"
+__all__ = ["TranslationTable"]
 
 
 class TranslationTable(WordMatrix, pt.Artifact):
@@ -101,40 +99,35 @@ class TranslationTable(WordMatrix, pt.Artifact):
 
         Args:
             path: A directory, or a direction such as ``"de-en"`` (see :meth:`bundled`). A directory of that name in
-                the working directory comes first.
+                the working directory comes first. A direction such as ``"de-fr"``, of which only the halves to and
+                from English are bundled, is composed of them (:meth:`compose`), with a warning.
 
         Raises:
-            FileNotFoundError: If there is neither such a directory nor such a bundled table.
+            FileNotFoundError: If there is neither such a directory nor such a bundled table, nor its halves.
             ValueError: If the directory is not a translation table or is damaged.
         """
         if os.fspath(path) and Path(path).exists():  # Path("") is the working directory
             return cls(path)
-        name = "-".join(str(language_of(code)) for code in os.fspath(path).split("-"))  # deu-eng is de-en
-        if name not in cls.bundled():
+        parts = storage.bundled_parts(os.fspath(path))
+        if not parts:
             raise FileNotFoundError(
                 f"no translation table at {os.fspath(path)!r}; expected a directory written by TranslationTable.save, "
-                f"or a bundled direction: {', '.join(cls.bundled())}"
+                f"two languages with tables to and from English, or a bundled direction: {', '.join(cls.bundled())}"
             )
-        file = resources.files(__package__).joinpath("data").joinpath(name + BUNDLED_SUFFIX)
-        return cls.from_arrays(*storage.unpack(file.read_bytes(), str(file)), f"bundled {name}")
+        if len(parts) > 1:
+            warn(f"{os.fspath(path)} is composed of {' and '.join(parts)}: less precise than a table of its own")
+        return reduce(cls.compose, (cls.from_arrays(*storage.read_bundled(p), f"bundled {p}") for p in parts))
 
     @classmethod
     def bundled(cls) -> list[str]:
         """Returns the directions of the tables that come with the package."""
-        names = [entry.name for entry in resources.files(__package__).joinpath("data").iterdir()]
-        return sorted(name.removesuffix(BUNDLED_SUFFIX) for name in names if name.endswith(BUNDLED_SUFFIX))
+        return storage.bundled()
 
     @classmethod
     def from_dict(
-        cls,
-        entries: Mapping[str, Mapping[str, float]],
-        source: Analyzer | str,
-        target: Analyzer | str,
-        *,
-        weights: Weights = "probability",
-        phrases: Phrases = "drop",
-        meta: Mapping[str, Any] | None = None,
-    ) -> TranslationTable:
+        cls, entries: Mapping[str, Mapping[str, float]], source: Analyzer | str, target: Analyzer | str, *,
+        weights: Weights = "probability", phrases: Phrases = "drop", meta: Mapping[str, Any] | None = None,
+    ) -> TranslationTable:  # fmt: skip
         """Makes a table of ``{source: {target: weight}}``.
 
         Args:
@@ -155,18 +148,11 @@ class TranslationTable(WordMatrix, pt.Artifact):
 
     @classmethod
     def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        source: Analyzer | str,
-        target: Analyzer | str,
-        *,
-        columns: tuple[str, str, str | None] = ("source", "target", "prob"),
-        weights: Weights = "probability",
-        phrases: Phrases = "drop",
-        on_error: Literal["raise", "skip"] = "raise",
-        where: str = "frame",
+        cls, frame: pd.DataFrame, source: Analyzer | str, target: Analyzer | str, *,
+        columns: tuple[str, str, str | None] = ("source", "target", "prob"), weights: Weights = "probability",
+        phrases: Phrases = "drop", on_error: Literal["raise", "skip"] = "raise", where: str = "frame",
         meta: Mapping[str, Any] | None = None,
-    ) -> TranslationTable:
+    ) -> TranslationTable:  # fmt: skip
         """Makes a table of a frame with a column each for source word, target word and weight.
 
         Args:
@@ -338,8 +324,8 @@ class TranslationTable(WordMatrix, pt.Artifact):
         if len(shares) != len(tables) or not all(0 < share < float("inf") for share in shares):
             raise ValueError(f"weights must be {len(tables)} positive numbers, one for each table, not {weights!r}")
         check_same_words(self, *others)
-        mixed = operations.mix([table.as_entries() for table in tables], shares)
-        return TranslationTable.from_entries(mixed).with_meta(interpolated=described(tables, shares))
+        mixed = TranslationTable.from_entries(operations.mix([table.as_entries() for table in tables], shares))
+        return mixed.with_meta(interpolated=operations.described([table.meta for table in tables], shares))
 
     def backfill(self, other: TranslationTable) -> TranslationTable:
         """Returns this table with the rows of another for the source words that this one lacks.
@@ -351,8 +337,29 @@ class TranslationTable(WordMatrix, pt.Artifact):
             ValueError: If languages or analyzers differ.
         """
         check_same_words(self, other)
-        filled = operations.mix([self.as_entries(), other.as_entries()], [1.0, 1.0], first_only=True)
-        return TranslationTable.from_entries(filled).with_meta(backfilled=described((self, other), (1.0, 1.0)))
+        shares = (1.0, 1.0)
+        filled = operations.mix([self.as_entries(), other.as_entries()], shares, first_only=True)
+        made = TranslationTable.from_entries(filled)
+        return made.with_meta(backfilled=operations.described((self.meta, other.meta), shares))
+
+    def compose(self, other: TranslationTable, *, top_k: int | None = 10, threshold: float = 0.001) -> TranslationTable:
+        """Returns P(target | source) through the words of a language between: de-en and en-fr make de-fr.
+
+        This is the product of both tables (triangulation of Wu and Wang 2007, of words). What this one gives to words
+        that the other one lacks is lost, so that rows may sum to less than 1.
+
+        Args:
+            other: A table from this one's target language, with the same rules for words.
+            top_k: Maximum number of translations of a word; ``None`` for all.
+            threshold: Keep those of at least this probability.
+
+        Raises:
+            ValueError: If the words between are not spelled alike, or ``top_k`` is out of range.
+        """
+        if (found := self.target.spec) != (expected := other.source.spec):
+            raise ValueError(f"cannot compose {self!r} with {other!r}: one is into {found}, the other from {expected}")
+        product = TranslationTable.from_entries(operations.compose(self.as_entries(), other.as_entries()))
+        return product.prune(top_k=top_k, threshold=threshold).with_meta(**operations.composed(self.meta, other.meta))
 
     def with_meta(self, **meta: Any) -> TranslationTable:
         """Returns the same table with more provenance, such as ``source=`` and ``licence=`` (JSON values).
@@ -390,11 +397,3 @@ class TranslationTable(WordMatrix, pt.Artifact):
         with tempfile.TemporaryDirectory() as directory:  # PyTerrier packs directories only
             saved = self.save(Path(directory) / "table")
             return saved.build_package(package_path or f"{self._meta['direction']}.tar.lz4", **options)
-
-
-def described(tables: Sequence[TranslationTable], shares: Sequence[float]) -> list[dict[str, Any]]:
-    """Returns what the metadata of a mixture say of the tables in it."""
-    return [
-        {"weight": share, "fingerprint": table.fingerprint, "source": table.meta.get("source")}
-        for table, share in zip(tables, shares, strict=True)
-    ]

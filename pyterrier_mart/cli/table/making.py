@@ -1,4 +1,4 @@
-"""``pyterrier-mart table train``, ``vectors``, ``convert`` and ``mix``."""
+"""``pyterrier-mart table train``, ``vectors``, ``convert``, ``mix`` and ``compose``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyterrier_mart.artifact import META
 from pyterrier_mart.checks import check_choice
 from pyterrier_mart.cli.console import errors
 from pyterrier_mart.cli.table import shared
-from pyterrier_mart.cli.table.shared import Overwrite, SkipMalformed, TableNames
+from pyterrier_mart.cli.table.shared import Overwrite, SkipMalformed, TableName, TableNames
 from pyterrier_mart.text import language_code
 from pyterrier_mart.translation import formats
 from pyterrier_mart.translation.align import Aligner
 from pyterrier_mart.translation.pairs import read_pairs
 
-__all__ = ["convert", "mix", "train", "vectors"]
+__all__ = ["compose", "convert", "mix", "train", "vectors"]
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write the table to.")]
 Source = Annotated[str, typer.Option("--source", "-s", help="Source language.")]
@@ -201,3 +201,17 @@ def mix(
     if top_k is not None:
         mixed = mixed.prune(top_k=top_k)
     shared.say_written(output, mixed.save(output, overwrite=overwrite))
+
+
+def compose(
+    first: TableName,
+    second: Annotated[str, typer.Argument(help="A table from there to the target language.", metavar="TABLE")],
+    output: Output,
+    top_k: TopK = 10,
+    threshold: Annotated[float, typer.Option(help="Least probability of a translation.", min=0, max=1)] = 0.001,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a table of two that share a language: de-en and en-fr make de-fr."""
+    shared.check_output(output, overwrite, is_table=True)
+    made = shared.load(first).compose(shared.load(second), top_k=top_k, threshold=threshold)
+    shared.say_written(output, made.save(output, overwrite=overwrite))
