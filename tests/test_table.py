@@ -3,7 +3,9 @@
 import json
 import os
 import pickle
+import re
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -519,6 +521,36 @@ def test_load_lists_what_there_is():
         with pytest.raises(FileNotFoundError, match=f"no translation table at '{unknown}'.*bundled direction") as error:
             TranslationTable.load(unknown)
         assert ", ".join(names) in str(error.value)
+
+
+#: Words and what they mean, in the language and in English.
+MEANINGS = {
+    "ar": "ماء water; حكومة government", "de": "Wasser water; Regierung government",
+    "el": "γάτα cat; κυβέρνηση government",
+    "es": "agua water; gobierno government", "fa": "کتاب book; خانه home", "fr": "eau water; gouvernement government",
+    "ha": "ruwa water; ɓera mouse", "hi": "पानी water; सरकार government", "it": "acqua water; governo government",
+    "nl": "regering government; kat cat", "pt": "água water; governo government",
+    "ru": "вода water; правительство government",
+    "so": "biyo water; dowladda government", "sw": "maji water; serikali government", "th": "น้ำ water; แมว cat",
+    "tr": "su water; hükümet government", "vi": "mèo cat; sách book", "yo": "omi water; ọba king",
+    "zh": "政府 government; 學習 learning",
+}  # fmt: skip
+
+
+def test_each_language_has_tables_that_know_words_and_name_their_licences():
+    assert TranslationTable.bundled() == sorted(name for lang in MEANINGS for name in (f"{lang}-en", f"en-{lang}"))
+    licences = (Path(storage.__file__).parent / "data" / "LICENSE-DATA.md").read_text(encoding="utf-8")
+    for lang, pairs in MEANINGS.items():
+        there, back = TranslationTable.load(f"{lang}-en"), TranslationTable.load(f"en-{lang}")
+        for word, english in (pair.split() for pair in pairs.split("; ")):
+            assert english in there.translations(word, top_k=1), (lang, word)
+            assert there.source.tokens(word)[0] in back.translations(english, top_k=5), (lang, english)
+        for table in (there, back):
+            table.verify()
+            assert set(table.languages) == {lang, "en"} and table.meta["licence"] == "CC BY-SA 4.0"
+            for corpus in table.meta["corpora"]:
+                assert re.sub(r" (dev|devtest|terms|\(.*)$", "", corpus["name"]) in licences
+                assert "NC" not in corpus["licence"]
 
 
 def test_tables_through_english():
