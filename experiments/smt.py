@@ -3,7 +3,7 @@
 Three parts:
 
 1. XQuAD-R: questions in one language, candidate sentences in another, for every bundled pair that XQuAD-R has; with and
-   without stop words. XQuAD-R comes with the package and no table has seen it.
+   without stop words; with translated queries and with translated documents (PSQ). XQuAD-R comes with the package and no table has seen it.
 2. FLORES devtest, for every bundled pair: a sentence is the query and its translation the one relevant document among
    1012. The bundled tables have seen these sentences, so this part measures tables that were learned alike without
    them: ``python -m experiments.tables --data DATA --held-out TABLES``, then ``--held-out TABLES`` here.
@@ -30,7 +30,7 @@ from ir_measures import AP, P, R
 from experiments import report
 from experiments.corpora import flores_devtest
 from experiments.tables import load
-from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable, bm25_index
+from pyterrier_mart import Analyzer, SMTQueryTranslator, TranslationTable, bm25_index, psq_index
 from pyterrier_mart.cli.measuring import measure
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.evaluation import paired_test
@@ -39,6 +39,8 @@ from pyterrier_mart.mart.attention import WordLinker, link
 _CONFIDENT = 0.1
 _HEADER = ["pair", "no translation", "SMT as in the paper", "SMT", "human translation", "SMT / human", "R@100 of SMT",
            "P@10 of SMT", "p (SMT against none)"]  # fmt: skip
+_PSQ_HEADER = ["pair", "SMT", "PSQ-BM25", "p", "PSQ-HMM", "p", "R@100 of SMT", "of PSQ-BM25", "of PSQ-HMM",
+               "human translation, BM25", "human translation, HMM"]  # fmt: skip
 
 
 def on_xquad(name: str, stop: bool, engine: str) -> dict[str, Any]:
@@ -55,6 +57,31 @@ def on_xquad(name: str, stop: bool, engine: str) -> dict[str, Any]:
     return {
         "pair": name, "none": raw, "paper": plain, "smt": smt, "human": human, "share": smt / human,
         "R@100": full["R@100"].iloc[1], "P@10": full["P@10"].iloc[1], "p": full["AP@100 p-value"].iloc[1],
+    }  # fmt: skip
+
+
+def psq_on_xquad(name: str, stop: bool, engine: str) -> dict[str, Any]:
+    """Measures probabilistic structured queries on XQuAD-R sentences, next to the bag of translations."""
+    source, target = name.split("-")
+    data = xquad_r.XQuADR(source, target)
+    options: dict[str, Any] = {"stop": stop, "engine": engine, "progress": False}
+    with tempfile.TemporaryDirectory() as tmp:
+        bm25 = bm25_index(data, Path(tmp) / "words", **options).bm25(num_results=100)
+        hmm = psq_index(data, Path(tmp) / "hmm", name, **options).retriever(100)
+        psq = psq_index(data, Path(tmp) / "psq", name, weighting="bm25", **options).retriever(100)
+        same = psq_index(data, Path(tmp) / "same", {target: None}, **options).retriever(100)
+        human = data.human_translation()
+        systems = [SMTQueryTranslator(name, stop=stop) >> bm25, psq, hmm, human >> bm25, human >> same]
+        frame = pt.Experiment(
+            systems, data.get_topics(), data.get_qrels(), [AP @ 100, R @ 100], baseline=0, test=paired_test(),
+            names=["SMT", "PSQ-BM25", "PSQ-HMM", "human BM25", "human HMM"],
+        ).set_index("name")  # fmt: skip
+    ap, p, recall = (frame[column] for column in ("AP@100", "AP@100 p-value", "R@100"))
+    return {
+        "pair": name, "SMT": ap["SMT"], "PSQ-BM25": ap["PSQ-BM25"], "p PSQ-BM25": p["PSQ-BM25"],
+        "PSQ-HMM": ap["PSQ-HMM"], "p PSQ-HMM": p["PSQ-HMM"],
+        **{f"R@100 {system}": recall[system] for system in ("SMT", "PSQ-BM25", "PSQ-HMM")},
+        "human BM25": ap["human BM25"], "human HMM": ap["human HMM"],
     }  # fmt: skip
 
 
@@ -168,6 +195,16 @@ def main() -> None:
         heading = f"XQuAD-R sentences, {'without' if stop else 'with'} stop words: AP@100"
         sections.append((heading, report.markdown(_HEADER, [_row(row) for row in rows])))
         results[f"xquad-r, stop={stop}"] = rows
+    for stop in (False, True):
+        rows = []
+        for name in usable:
+            rows.append(psq_on_xquad(name, stop, arguments.engine))
+            print("PSQ", "without" if stop else "with", "stop words", rows[-1], flush=True)
+        heading = f"Probabilistic structured queries on XQuAD-R, {'without' if stop else 'with'} stop words: AP@100"
+        cells = [[f"{x:.1g}" if key.startswith("p ") else x for key, x in row.items()] for row in rows]
+        note = "p: against SMT. Human translation is searched with BM25, and with the HMM without a table.\n\n"
+        sections.append((heading, note + report.markdown(_PSQ_HEADER, cells)))
+        results[f"psq on xquad-r, stop={stop}"] = rows
     if arguments.data and arguments.held_out:
         flores = [on_flores(arguments.data, arguments.held_out, name, arguments.engine) for name in names]
         header = ["pair", "query terms in table", "no translation", "SMT as in the paper", "SMT", "R@100 of SMT"]
@@ -180,7 +217,8 @@ def main() -> None:
     changes = variants("de-en", arguments.engine)
     header = ["de-en, with stop words", "AP@100", "P@10", "R@100", "p (against the first row)"]
     sections.append(("What changes the result", report.markdown(header, changes)))
-    settings = {"engine": arguments.engine, "BM25": "k1=0.9, b=0.4", "topics": "1190 (XQuAD-R), 1012 (FLORES)",
+    settings = {"engine": arguments.engine, "BM25": "k1=0.9, b=0.4", "PSQ": "alpha=0.5, cumulative=0.97",
+                "topics": "1190 (XQuAD-R), 1012 (FLORES)",
                 "test": "two-tailed paired t-test, no correction"}  # fmt: skip
     note = (
         '"SMT as in the paper": the ten best translations of each term, unknown terms kept. "SMT" (the default) also '

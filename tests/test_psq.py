@@ -188,6 +188,12 @@ def test_unknown_words_find_what_their_other_forms_find(tmp_path):
     assert retriever.search("Hauses").empty
 
 
+def test_function_words_translate_function_words_only(tmp_path):
+    table = TranslationTable.from_dict({"haus": {"house": 0.8, "the": 0.2}, "der": {"the": 1.0}}, "de", "en")
+    index = build(tmp_path / "index", [{"docno": "a", "text": "the cat"}, {"docno": "b", "text": "a house"}], table)
+    assert found(index, "haus").keys() == {"b"} and found(index, "der").keys() == {"a"}
+
+
 def test_stop_words_are_no_terms(engine, tmp_path):
     docs = [{"docno": "a", "text": "der house"}, {"docno": "b", "text": "cat"}]
     index = build(tmp_path / "index", docs, engine=engine, stop=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.stopwords import function_words
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import operations
+from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.table import TranslationTable
 
 __all__ = ["SCALE", "Collection", "Weighting", "bm25", "hmm"]
@@ -174,7 +177,7 @@ class Collection:
             numbers = self.numbers[lang]
             known: frozenset[str] = frozenset()
             if table is not None:
-                entries = operations.prune(table.as_entries(), **self.pruning)
+                entries = without_noise(operations.prune(table.as_entries(), **self.pruning))
                 known = frozenset(entries.source_words)
                 rows = np.array([numbers.get(word, -1) for word in entries.target_words], dtype=np.int64)[entries.t]
                 ours = np.array(
@@ -195,6 +198,28 @@ class Collection:
         rows, cols, probs = map(np.concatenate, zip(*parts, strict=True))
         shape = (sum(map(len, self.numbers.values())), len(columns))
         return np.array(list(columns), dtype=object), sp.csr_matrix((probs, (rows, cols)), shape=shape)
+
+
+def without_noise(entries: Entries) -> Entries:
+    """Leaves out function words of the documents as translations of other words.
+
+    Aligners pair what has no counterpart with them. They are in every document, and so would those words be: of the
+    postings that the bundled tables give to sentences, two to nine of ten.
+    """
+    function = [
+        np.array([word in known for word in words])
+        for words, known in (
+            (entries.source_words, function_words_of(entries.source)),
+            (entries.target_words, function_words_of(entries.target)),
+        )
+    ]
+    kept = function[0][entries.s] | ~function[1][entries.t]
+    return replace(entries, s=entries.s[kept], t=entries.t[kept], w=entries.w[kept])
+
+
+def function_words_of(analyzer: Analyzer) -> frozenset[str]:
+    """Returns the function words of a language; none where only long lists of stop words are known."""
+    return analyzer.without(True).stop_words if function_words(analyzer.lang) else frozenset()
 
 
 class _Numbers(dict[str, int]):
