@@ -72,9 +72,7 @@ def ir_datasets(folder: Path) -> Iterator[str]:
 def store(folder: Path) -> Iterator[str]:
     """Builds a store of what the package reads, and yields the texts from there."""
 
-    def read(
-        path: Path, progress: Callable[[int], object], problems: Problems
-    ) -> Iterator[tuple[str, dict[str, str]]]:
+    def read(path: Path, progress: Callable[[int], object], problems: Problems) -> Iterator[tuple[str, dict[str, str]]]:
         for name, stream in members(path, progress=progress):
             for document in read_documents(stream, name, problems):
                 yield document.docno, {"title": document.title, "text": document.text}

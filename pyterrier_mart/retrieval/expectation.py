@@ -26,7 +26,7 @@ __all__ = ["SCALE", "Collection", "Weighting", "bm25", "hmm"]
 SCALE = 100
 
 #: Postings that are in memory at a time, before and after translation.
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 
 _Floats = npt.NDArray[np.float64]
 
@@ -143,10 +143,11 @@ class Collection:
                 expected.data, lengths[rows] / means[langs[rows]], lengths[rows], cf[column], df[column], len(lengths)
             )
             impacts = np.rint(weighting(seen) * SCALE).astype(np.int64)
-            for i, j in itertools.pairwise(expected.indptr.tolist()):
-                kept = impacts[i:j] > 0
-                toks = dict(zip(words[column[i:j][kept]].tolist(), impacts[i:j][kept].tolist(), strict=True))
-                yield {"docno": next(docnos), "toks": toks}
+            kept = impacts > 0
+            bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr].tolist()
+            terms, values = words[column[kept]].tolist(), impacts[kept].tolist()
+            for i, j in itertools.pairwise(bounds):
+                yield {"docno": next(docnos), "toks": dict(zip(terms[i:j], values[i:j], strict=True))}
 
     def _blocks(self, matrix: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
         """Yields the counts of consecutive documents, of which few are together, before and after translation."""
