@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyterrier_mart import Analyzer, characters, language_code
+from pyterrier_mart.datasets.base import read_data
 from pyterrier_mart.stopwords import function_words
 from pyterrier_mart.text import LANGUAGES, Word
 
@@ -391,3 +392,29 @@ assert pyterrier_mart.Analyzer("de").tokens("Straße") == ["strasse"]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("lang", ["ha", "yo"])
+def test_queries_with_and_without_hooks_tones_and_dots_below(lang):
+    text = " ".join(line.split("\t")[1] for line in read_data(f"ciral/{lang}.topics.test-b-native.tsv.gz").splitlines())
+    plain = "".join(c for c in unicodedata.normalize("NFD", text) if not 0x300 <= ord(c) < 0x370)
+    plain = plain.translate(str.maketrans("ɓɗƙƴƁƊƘƳ", "bdkyBDKY"))
+    assert plain != text and Analyzer(lang).tokens(text) == Analyzer(lang).tokens(plain)
+    exact = Analyzer(lang, fold=False)
+    assert exact.tokens(text) != exact.tokens(plain)
+    assert exact.tokens(unicodedata.normalize("NFD", text)) == exact.tokens(text)  # however the marks are encoded
+    assert {"ha": "ƙasa", "yo": "àwọn"}[lang] in exact.tokens(text)
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "words"),
+    [
+        ("fa", "می‌توانند کتاب‌های خانهٔ", ["ميتوانند", "كتابهاي", "خانه"]),  # zero-width non-joiners, he with yeh above
+        ("zh", "我們學習電腦科學", ["我们", "学习", "电脑", "科学"]),  # traditional
+        ("zh", "我们学习电脑科学", ["我们", "学习", "电脑", "科学"]),
+    ],
+)
+def test_persian_and_chinese_spellings(lang, text, words):
+    if lang == "zh":
+        pytest.importorskip("rjieba")
+    assert Analyzer(lang).tokens(text) == words
