@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pyterrier_mart.datasets import XQuADR
 from pyterrier_mart.retrieval import inversion
 from pyterrier_mart.retrieval.inversion import invert
+from pyterrier_mart.retrieval.types import Postings
 
 BAGS = st.dictionaries(st.sampled_from(["a", "b", "c", "é", "z", "中", "\U0001f600"]), st.integers(1, 9), max_size=5)
 
@@ -41,6 +42,28 @@ def test_against_a_plain_loop(tmp_path_factory, bags, run):
     assert lists(numbers(path / "inv.freqs")) == [[n for _, n in found] for found in postings]
     assert numbers(path / "inv.sizes") == [len(bags), *(sum(toks.values()) for toks in bags)]
     assert len(list(path.iterdir())) == 5  # nothing temporary is left
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(BAGS, min_size=1, max_size=12), st.integers(1, 20), st.integers(1, 5))
+def test_documents_may_come_as_arrays(tmp_path_factory, bags, run, together):
+    path = tmp_path_factory.mktemp("index")
+    words = np.array(["z", "中", "never", "a", "é", "b", "\U0001f600", "c"], dtype=object)
+    documents = [{"docno": f"d{i}", "toks": toks} for i, toks in enumerate(bags)]
+    blocks = []
+    for i in range(0, len(bags), together):
+        part = bags[i : i + together]
+        bounds = np.cumsum([0, *map(len, part)])
+        terms = np.array([words.tolist().index(term) for toks in part for term in toks], dtype=np.int64)
+        freqs = np.array([n for toks in part for n in toks.values()], dtype=np.int64)
+        blocks.append(Postings([f"d{i + j}" for j in range(len(part))], bounds, terms, freqs, words))
+    assert [document for block in blocks for document in block.documents()] == documents
+    found = []
+    for name, given_ in (("one by one", documents), ("arrays", blocks)):
+        (path / name).mkdir()
+        invert(given_, path / name, run=run)
+        found.append({file.name: file.read_bytes() for file in sorted((path / name).iterdir())})
+    assert found[0] == found[1]
 
 
 def test_a_disk_without_reserved_room(tmp_path, monkeypatch):

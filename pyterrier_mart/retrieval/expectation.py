@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.retrieval.types import Postings
 from pyterrier_mart.stopwords import function_words
 from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import operations
@@ -122,8 +122,8 @@ class Collection:
         self.runs += 1
         self._terms, self._freqs = array("I"), array("I")
 
-    def documents(self, docnos: Iterator[str], weighting: Weighting) -> Iterator[Document]:
-        """Yields the documents with impacts of query terms as ``toks``, whole numbers in parts of 1 / SCALE."""
+    def postings(self, docnos: Iterator[str], weighting: Weighting) -> Iterator[Postings]:
+        """Yields the documents with impacts of query terms as frequencies, whole numbers in parts of 1 / SCALE."""
         self.flush()
         words, matrix = self._translation()
         lengths = np.frombuffer(self._lengths, dtype=np.uint32).astype(np.float64)
@@ -144,10 +144,8 @@ class Collection:
             )
             impacts = np.rint(weighting(seen) * SCALE).astype(np.int64)
             kept = impacts > 0
-            bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr].tolist()
-            terms, values = words[column[kept]].tolist(), impacts[kept].tolist()
-            for i, j in itertools.pairwise(bounds):
-                yield {"docno": next(docnos), "toks": dict(zip(terms[i:j], values[i:j], strict=True))}
+            bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr]
+            yield Postings(list(itertools.islice(docnos, len(bounds) - 1)), bounds, column[kept], impacts[kept], words)
 
     def _blocks(self, matrix: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
         """Yields the counts of consecutive documents, of which few are together, before and after translation."""

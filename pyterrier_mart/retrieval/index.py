@@ -23,7 +23,7 @@ from pyterrier_mart.retrieval.documents import (
     documents_of,
 )
 from pyterrier_mart.retrieval.engines import engine_of
-from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.retrieval.types import Document, Postings
 from pyterrier_mart.stopwords import long_list
 from pyterrier_mart.store import DocumentStore, new_store
 from pyterrier_mart.text import Analyzer
@@ -149,7 +149,7 @@ def build_index(
     dataset: Any,
     path: str | os.PathLike[str],
     meta: dict[str, Any],
-    split: Callable[[Iterator[Text], Path], Iterator[Document]],
+    split: Callable[[Iterator[Text], Path], Iterator[Document] | Iterator[Postings]],
     *,
     of: str,
     by: str,
@@ -215,10 +215,10 @@ def build_index(
             keep(document)
             yield document, "\n".join(document[field] for field in fields if isinstance(document[field], str))
 
-    def with_words(directory: Path) -> Iterator[Document]:
+    def with_words(directory: Path) -> Iterator[Document | Postings]:
         found = False
         for document in split(texts(), directory):
-            found = found or bool(document["toks"])
+            found = found or bool(len(document.terms) if isinstance(document, Postings) else document["toks"])
             yield document
         if not found:
             raise ValueError(f"none of the {count} documents has a word to index in {' or '.join(fields)}, by {by}")

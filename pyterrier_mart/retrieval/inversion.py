@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.retrieval.types import Document, Postings
 
 __all__ = ["invert"]
 
@@ -28,7 +28,7 @@ _RUN = 1 << 23
 _Ints = npt.NDArray[np.int64]
 
 
-def invert(documents: Iterable[Document], path: Path, *, run: int = _RUN) -> None:
+def invert(documents: Iterable[Document | Postings], path: Path, *, run: int = _RUN) -> None:
     """Writes ``inv.docs``, ``inv.freqs``, ``inv.sizes``, ``fwd.documents`` and ``fwd.terms``.
 
     The formats are those of PISA's documentation: lists of a length and as many 32-bit numbers, a list of postings for
@@ -47,26 +47,41 @@ def invert(documents: Iterable[Document], path: Path, *, run: int = _RUN) -> Non
         lengths = array("I")
         runs: list[_Run] = []
         terms, docs, freqs = array("i"), array("I"), array("I")
+        known = np.zeros(0, dtype=np.int32)  # the numbers of the words of postings that come as arrays
 
         def sort() -> None:
             runs.append(_Run.write(Path(scratch) / str(len(runs)), terms, docs, freqs, len(numbers)))
             del terms[:], docs[:], freqs[:]
 
         with open(path / "fwd.documents", "w", encoding="utf-8", newline="\n") as names:
-            for number, document in enumerate(documents):
-                names.write(f"{document['docno']}\n")
-                toks = document["toks"]
-                terms.extend(map(numbers.__getitem__, toks))
-                freqs.extend(toks.values())
-                docs.extend([number] * len(toks))
-                lengths.append(sum(toks.values()))
+            for document in documents:
+                number = len(lengths)
+                if isinstance(document, Postings):
+                    if not len(known):
+                        known = np.array([numbers[word] for word in document.words.tolist()], dtype=np.int32)
+                    names.writelines(f"{docno}\n" for docno in document.docnos)
+                    sizes, before = np.diff(document.bounds), np.concatenate([[0], np.cumsum(document.freqs)])
+                    terms.frombytes(known[document.terms].tobytes())
+                    freqs.frombytes(document.freqs.astype(np.uint32).tobytes())
+                    docs.frombytes(np.repeat(number + np.arange(len(sizes), dtype=np.uint32), sizes).tobytes())
+                    lengths.frombytes(np.diff(before[document.bounds]).astype(np.uint32).tobytes())
+                else:
+                    names.write(f"{document['docno']}\n")
+                    toks = document["toks"]
+                    terms.extend(map(numbers.__getitem__, toks))
+                    freqs.extend(toks.values())
+                    docs.extend([number] * len(toks))
+                    lengths.append(sum(toks.values()))
                 if len(terms) >= run:
                     sort()
         sort()
         if not lengths:
             return
-        ordered = sorted(numbers)
-        _merge(runs, np.array([numbers[term] for term in ordered], dtype=np.int64), len(lengths), path)
+        totals = np.zeros(len(numbers), dtype=np.int64)
+        for part in runs:
+            totals[: len(part.counts)] += part.counts
+        ordered = sorted(term for term, number in numbers.items() if totals[number])
+        _merge(runs, totals, np.array([numbers[term] for term in ordered], dtype=np.int64), len(lengths), path)
     with open(path / "fwd.terms", "w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{term}\n" for term in ordered)
     np.array([len(lengths), *lengths], dtype=np.uint32).tofile(path / "inv.sizes")
@@ -99,12 +114,9 @@ class _Run(NamedTuple):
         return run
 
 
-def _merge(runs: list[_Run], order: _Ints, n_documents: int, path: Path) -> None:
+def _merge(runs: list[_Run], totals: _Ints, order: _Ints, n_documents: int, path: Path) -> None:
     """Writes the postings of all runs, the lists in a given order of their terms."""
-    totals = np.zeros(len(order), dtype=np.int64)
-    for run in runs:
-        totals[: len(run.counts)] += run.counts
-    starts = np.empty(len(order), dtype=np.int64)  # places of the lengths of the lists, by number of the term
+    starts = np.zeros(len(totals), dtype=np.int64)  # places of the lengths of the lists, by number of the term
     starts[order] = np.cumsum(totals[order] + 1) - totals[order] - 1
     for name, header in (("docs", [1, n_documents]), ("freqs", [])):
         size = len(header) + int(totals.sum()) + len(order)
@@ -115,7 +127,7 @@ def _merge(runs: list[_Run], order: _Ints, n_documents: int, path: Path) -> None
             out = np.memmap(file, dtype=np.uint32, mode="r+", shape=(size,))
             out[: len(header)] = header
             lists = out[len(header) :]
-            lists[starts] = totals
+            lists[starts[order]] = totals[order]
             at = starts + 1
             for run in runs:
                 counts = run.counts

@@ -28,7 +28,7 @@ from pyterrier_pisa._pisathon import build_binlex
 from pyterrier_mart.artifact import META, meta_bytes
 from pyterrier_mart.frames import warn
 from pyterrier_mart.retrieval.inversion import invert
-from pyterrier_mart.retrieval.types import Document, Hits, Scoring
+from pyterrier_mart.retrieval.types import Document, Hits, Postings, Scoring
 
 NAME = "pisa"
 # PISA reads a query's weights as whole numbers of repetitions.
@@ -47,7 +47,9 @@ _LEXICONS = {"fwd.documents": "fwd.doclex", "fwd.terms": "fwd.termlex"}
 _lock = threading.Lock()
 
 
-def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False) -> None:
+def build(
+    documents: Iterable[Document | Postings], path: Path, threads: int, verbose: bool, impacts: bool = False
+) -> None:
     """Writes a PISA index of the documents' ``toks`` into the empty directory ``path``.
 
     Raises:

@@ -16,7 +16,7 @@ from pyterrier_mart.retrieval import expectation
 from pyterrier_mart.retrieval.documents import analyzer_for, source_of
 from pyterrier_mart.retrieval.index import Text, WordIndex, build_index, settings_of
 from pyterrier_mart.retrieval.retriever import WordRetriever
-from pyterrier_mart.retrieval.types import Document
+from pyterrier_mart.retrieval.types import Postings
 from pyterrier_mart.text import Analyzer, language_code, language_of
 from pyterrier_mart.translation.backoff import other_forms
 from pyterrier_mart.translation.table import TranslationTable
@@ -159,7 +159,7 @@ def psq_index(
     pruning = {"cumulative": cumulative, "top_k": top_k, "threshold": float(threshold)}
     weigh = expectation.hmm(alpha) if weighting == "hmm" else expectation.bm25(k1, b)
 
-    def split(texts: Iterator[Text], directory: Path) -> Iterator[Document]:
+    def split(texts: Iterator[Text], directory: Path) -> Iterator[Postings]:
         words = sorted({word for table in chosen.values() if table is not None for word in table.source_words[:]})
         (directory / _WORDS).write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
         with tempfile.TemporaryDirectory(dir=directory) as scratch, open(f"{scratch}/docnos", "w+") as docnos:
@@ -168,7 +168,7 @@ def psq_index(
                 collection.add(language_in(chosen, document), text)
                 docnos.write(f"{document['docno']}\n")
             docnos.seek(0)
-            yield from collection.documents((line[:-1] for line in docnos), weigh)
+            yield from collection.postings((line[:-1] for line in docnos), weigh)
 
     return build_index(
         PSQIndex, dataset, path,

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_mart.retrieval.types import Document, Hits, Scoring
+from pyterrier_mart.retrieval.types import Document, Hits, Postings, Scoring
 
 NAME = "terrier"
 RESOLUTION = 1e-12  # of the decimals that are written for Terrier, below
@@ -25,7 +26,9 @@ LONGEST_DOCNO: int | None = 100  # UTF-16 units; the index reserves three bytes 
 _LONGEST_TERM = 60  # bytes of UTF-8 that the lexicon reserves; a longer term would damage it
 
 
-def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False) -> None:
+def build(
+    documents: Iterable[Document | Postings], path: Path, threads: int, verbose: bool, impacts: bool = False
+) -> None:
     """Writes a Terrier index of the documents' ``toks`` into the empty directory ``path``.
 
     Raises:
@@ -41,7 +44,8 @@ def build(documents: Iterable[Document], path: Path, threads: int, verbose: bool
     def spelled() -> Iterator[Document]:
         # Terrier reads in a thread of its own, and would make an index of the documents before an error.
         try:
-            for document in documents:
+            ones = (item.documents() if isinstance(item, Postings) else [item] for item in documents)
+            for document in chain.from_iterable(ones):
                 toks = shortened(document["toks"])
                 sizes[:] = sizes[0] + 1, sizes[1] + sum(toks.values()), sizes[2] + len(toks)
                 yield {**document, "toks": toks}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -10,12 +11,36 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Document", "Engine", "Hits", "Scoring", "Searcher"]
+__all__ = ["Document", "Engine", "Hits", "Postings", "Scoring", "Searcher"]
 
 #: A document as engines take it: ``{"docno": str, "toks": dict[str, int]}``.
 Document = dict[str, Any]
 #: k1 and b of BM25; ``None`` where frequencies are impacts: what a document has of a term, times the term's weight.
 Scoring = tuple[float, float] | None
+
+
+class Postings(NamedTuple):
+    """Consecutive documents as arrays.
+
+    Attributes:
+        docnos: Their names (n).
+        bounds: int64 (n + 1), the terms of document ``i`` are ``terms[bounds[i]:bounds[i + 1]]``.
+        terms: int64 (m), places in ``words``; no document has one twice.
+        freqs: int64 (m), frequencies above 0.
+        words: str objects, the same array for all documents of an index.
+    """
+
+    docnos: list[str]
+    bounds: npt.NDArray[np.int64]
+    terms: npt.NDArray[np.int64]
+    freqs: npt.NDArray[np.int64]
+    words: npt.NDArray[np.object_]
+
+    def documents(self) -> Iterator[Document]:
+        """Yields them one by one."""
+        terms, freqs = self.words[self.terms].tolist(), self.freqs.tolist()
+        for docno, (i, j) in zip(self.docnos, pairwise(self.bounds.tolist()), strict=True):
+            yield {"docno": docno, "toks": dict(zip(terms[i:j], freqs[i:j], strict=True))}
 
 
 class Hits(NamedTuple):
@@ -56,7 +81,7 @@ class Engine(Protocol):
     LONGEST_DOCNO: int | None
 
     def build(
-        self, documents: Iterable[Document], path: Path, threads: int, verbose: bool, impacts: bool = False
+        self, documents: Iterable[Document | Postings], path: Path, threads: int, verbose: bool, impacts: bool = False
     ) -> None:
         """Writes an index into the empty directory ``path``; what reading the documents raises comes out.
 
