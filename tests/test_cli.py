@@ -140,10 +140,14 @@ def test_quickstart(run, tmp_path):
     assert code == 0 and "German questions, English sentences" in messages
     found = json.loads((tmp_path / "deep" / "numbers.json").read_text(encoding="utf-8"))
     rows = {row["name"]: row for row in found["results"]}
-    assert list(rows) == ["no translation", "SMT (table)", "dense, zero-shot", "dense, centred", "human translation"]
-    none, smt, zero, centred, human = (row["AP@100"] for row in rows.values())
+    assert list(rows) == [
+        "no translation", "SMT (table)", "PSQ-HMM (table)", "dense, zero-shot", "dense, centred", "hybrid",
+        "human translation",
+    ]  # fmt: skip
+    none, smt, psq, zero, centred, hybrid, human = (row["AP@100"] for row in rows.values())
     assert none == pytest.approx(0.297, abs=0.01) and human == pytest.approx(0.810, abs=0.01)
-    assert smt >= 0.62 and 0 < zero != centred > 0
+    assert smt >= 0.62 and psq > smt and 0 < zero != centred > 0
+    assert zero < hybrid < psq, "the vectors of an encoder that knows nothing add noise to the words"
     for name in ("SMT (table)", "human translation"):
         row = rows[name]
         assert row["AP@100 p-value"] < 0.001 and {"P@10", "R@100", "AP@100 +", "AP@100 -"} <= row.keys()

@@ -61,7 +61,7 @@ def test_documents_that_only_words_find_get_their_vectors_score(dense):
     whole = Hybrid(WORDS, dense)(TOPICS).set_index(["qid", "docno"])["score"]
     out = Hybrid(WORDS, few)(TOPICS).set_index(["qid", "docno"])["score"]
     assert len(out) == 3 * 2 + len(RUN)
-    assert (out - whole.loc[out.index]).abs().max() < 1e-6, "a score depends on what else was found"
+    assert (out - whole.loc[out.index]).abs().max() < 1e-4, "a score depends on what else was found"
     assert {tuple(pair) for pair in RUN[["qid", "docno"]].to_numpy()} <= set(out.index)
 
 

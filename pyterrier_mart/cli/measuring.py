@@ -14,7 +14,7 @@ import pandas as pd
 import pyterrier as pt
 from ir_measures import AP, P, R
 
-from pyterrier_mart import BM25Retriever, SMTQueryTranslator, TranslationTable, __version__, bm25_index
+from pyterrier_mart import BM25Retriever, SMTQueryTranslator, TranslationTable, __version__, bm25_index, psq_index
 from pyterrier_mart.datasets import xquad_r
 from pyterrier_mart.evaluation import paired_test, split
 
@@ -48,8 +48,8 @@ def measure(
 ) -> Outcome:
     """Compares first stages on XQuAD-R sentences.
 
-    They are BM25 without translation, with query translation and with human translation, and dense retrieval with an
-    encoder as it is and with its vectors centred by language.
+    They are BM25 without translation, with query translation and with human translation, PSQ-HMM, dense retrieval with
+    an encoder as it is and with its vectors centred by language, and PSQ-HMM and dense retrieval together.
 
     Args:
         question_language: Language of the 1190 questions.
@@ -68,17 +68,23 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="pyterrier-mart-") as tmp:
         index = bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=progress)
         bm25 = index.bm25(num_results=100)
-        systems = {"no translation": bm25, "SMT (table)": SMTQueryTranslator(table, stop=stop) >> bm25}
+        psq = psq_index(data, Path(tmp) / "psq", table, stop=stop, engine=engine, progress=progress).retriever()
+        systems = {
+            "no translation": bm25, "SMT (table)": SMTQueryTranslator(table, stop=stop) >> bm25,
+            "PSQ-HMM (table)": psq % 100,
+        }  # fmt: skip
         if encoder is not None:
-            systems |= dense_systems(data, encoder, Path(tmp), progress)
+            systems |= dense_systems(data, encoder, psq, Path(tmp), progress)
         systems["human translation"] = data.human_translation() >> bm25
         settings = {} if encoder is None else {"encoder": encoder}
         return compare(systems, data, data.get_topics(), bm25, table, settings, verbose=progress)
 
 
-def dense_systems(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bool) -> dict[str, pt.Transformer]:
-    """Returns dense retrieval without training: as the encoder is, and with the mean of each language subtracted."""
-    from pyterrier_mart import LanguageCentering, MetaSBERTRetriever, MultilingualCorpus
+def dense_systems(
+    data: xquad_r.XQuADR, encoder: str, words: pt.Transformer, folder: Path, progress: bool
+) -> dict[str, pt.Transformer]:
+    """Returns dense retrieval without training, as the encoder is and centred by language, and together with words."""
+    from pyterrier_mart import Hybrid, LanguageCentering, MetaSBERTRetriever, MultilingualCorpus
 
     source, target = data.languages
     languages: dict[str, Any] = {"query_lang": source, "doc_lang": target}
@@ -93,6 +99,7 @@ def dense_systems(data: xquad_r.XQuADR, encoder: str, folder: Path, progress: bo
     return {
         "dense, zero-shot": dense.retriever(index, num_results=100),
         "dense, centred": centred.retriever(centred_index, num_results=100),
+        "hybrid": Hybrid(words, dense.retriever(index), num_results=100),
     }
 
 

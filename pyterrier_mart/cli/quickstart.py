@@ -72,7 +72,10 @@ def quickstart(
         "value: difference from the first row, and p of a two-tailed paired t-test."
     )
     if dense:
-        out.print(f"Dense: vectors of {encoder}, not trained; centred: the mean of each language subtracted.")
+        out.print(
+            f"Dense: vectors of {encoder}, not trained; centred: the mean of each language subtracted; hybrid: PSQ-HMM "
+            "and dense, zero-shot together."
+        )
     raw, smt, human = (outcome.row(name)["AP@100"] for name in ("no translation", "SMT (table)", "human translation"))
     reach = f", {smt / human:.0%} of the {human:.3f} that human translation reaches" if human > 0 else ""
     out.print(

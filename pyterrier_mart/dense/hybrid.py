@@ -91,9 +91,14 @@ class Hybrid(Transformer):
         if dense.doc_langs is not None:
             inside = index.mask(dense.doc_langs)[docids]
             pairs, scores = pairs[inside], scores[inside]
-        found = np.union1d(pairs, by_vectors["qid"].to_numpy() * len(index) + by_vectors["docid"].to_numpy())
+        known = by_vectors["qid"].to_numpy() * len(index) + by_vectors["docid"].to_numpy()
+        found = np.union1d(pairs, known)
         rows, docids = np.divmod(found, len(index))
-        total = dot_products(queries, places[rows], index.vectors, docids) / index.spread
+        total = np.full(len(found), np.nan)
+        total[np.searchsorted(found, known)] = by_vectors["score"].to_numpy()
+        only_words = np.flatnonzero(np.isnan(total))
+        total[only_words] = dot_products(queries, places[rows[only_words]], index.vectors, docids[only_words])
+        total /= index.spread
         lengths = np.array([_length(query) for query in asked["query"]])
         total[np.searchsorted(found, pairs)] += self.weight * scores / np.sqrt(lengths[pairs // len(index)])
 
