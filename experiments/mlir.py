@@ -45,6 +45,7 @@ def systems_of(corpus: MultilingualCorpus, encoder: str, keep: Path, tmp: Path, 
         bm25 = bm25_index(documents, tmp / lang, lang, **options).bm25()
         bags[lang] = bm25 if table is None else SMTQueryTranslator(table) >> bm25
     psq = psq_index(corpus.docs, tmp / "psq", tables, **options).retriever()
+    content = psq_index(corpus.docs, tmp / "content", tables, stop=True, **options).retriever()
     dense = Remembering(encoder, query_lang=QUESTIONS)
     chunks = itertools.chain.from_iterable(dense_index(dense, lang, keep).chunks() for lang in corpus.doc_langs)
     index = DenseIndex.write(tmp / "dense", chunks, dense.provenance)
@@ -52,11 +53,13 @@ def systems_of(corpus: MultilingualCorpus, encoder: str, keep: Path, tmp: Path, 
     plain, moved = dense.retriever(index), centred.retriever(centred.index(tmp / "centred", index))
     return {
         "PSQ-HMM, one index": psq,
+        "PSQ-HMM, one index, no function words": content,
         **{f"SMT, {how}": merge_languages(bags, how) for how in ("score", "round-robin", "rrf")},
         "dense": plain,
         "dense, centred": moved,
         "PSQ-HMM + dense": Hybrid(psq, plain),
         "PSQ-HMM + dense, centred": Hybrid(psq, moved),
+        "PSQ-HMM, no function words + dense, centred": Hybrid(content, moved),
     }
 
 

@@ -57,7 +57,7 @@ def on_xquad(name: str, stop: bool, engine: str) -> dict[str, Any]:
         bm25 = bm25_index(data, Path(tmp) / "index", stop=stop, engine=engine, progress=False).bm25(num_results=100)
         paper = SMTQueryTranslator(table, relate=False, stop=stop) >> bm25
         plain = pt.Experiment([paper], data.get_topics(), data.get_qrels(), [AP @ 100])["AP@100"].iloc[0]
-    raw, smt, human = full["AP@100"]
+    raw, smt, *_, human = full["AP@100"]
     return {
         "pair": name, "none": raw, "paper": plain, "smt": smt, "human": human, "share": smt / human,
         "R@100": full["R@100"].iloc[1], "P@10": full["P@10"].iloc[1], "p": full["AP@100 p-value"].iloc[1],

@@ -21,8 +21,8 @@ TURKISH = run([("1", "tr1", 1.0), ("1", "tr2", 9.0)])  # not sorted
     ("how", "docnos", "scores"),
     [
         ("score", ["tr2", "de1", "de2", "tr1", "de3"], [9.0, 4.0, 3.0, 1.0, 0.5]),
-        ("rrf", ["de1", "tr2", "de2", "tr1", "de3"], [1 / 61, 1 / 61, 1 / 62, 1 / 62, 1 / 63]),
-        ("round-robin", ["de1", "tr2", "de2", "tr1", "de3"], [0.0, -1.0, -2.0, -3.0, -4.0]),
+        ("rrf", ["tr2", "de1", "de2", "tr1", "de3"], [1 / 61, 1 / 61.5, 1 / 62, 1 / 62.5, 1 / 63]),
+        ("round-robin", ["tr2", "de1", "de2", "tr1", "de3"], [0.0, -1.0, -2.0, -3.0, -4.0]),
     ],
 )
 def test_merged(how, docnos, scores):

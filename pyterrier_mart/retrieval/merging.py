@@ -22,7 +22,7 @@ class LanguageMerger(Transformer):
 
     schematic = {"label": "Merge Languages", "help_url": HELP_URL}
 
-    def __init__(self, pipelines: Mapping[str, pt.Transformer], how: str = "score", *, num_results: int = 1000):
+    def __init__(self, pipelines: Mapping[str, pt.Transformer], how: str = "rrf", *, num_results: int = 1000):
         check_choice("how", how, ("score", "rrf", "round-robin"))
         check_whole("num_results", num_results)
         if not pipelines:
@@ -44,7 +44,7 @@ class LanguageMerger(Transformer):
             check_columns(f"what the pipeline of {code} returns", run, ("qid", "docno", "score"))
             run = run[["qid", "docno", "score"]].assign(doc_lang=pd.Series(code, run.index, dtype="str"))
             place = run.groupby("qid")["score"].rank(method="first", ascending=False)
-            runs.append(run.assign(place=place, turn=len(runs)))
+            runs.append(run.assign(place=place))
         found = pd.concat(runs, ignore_index=True).astype({"score": float})
         if (twice := found.duplicated(["qid", "docno"])).any():
             one = found[twice].iloc[0]
@@ -52,14 +52,15 @@ class LanguageMerger(Transformer):
                 f"the document {one['docno']!r} was found in two languages, {one['doc_lang']} and another, for query "
                 f"{one['qid']!r}; each language needs docnos of its own"
             )
-        order = ["score"] if self.how == "score" else ["place", "turn"]
-        found = found.sort_values(order, ascending=self.how != "score", kind="stable")
+        order, ascending = (["score"], [False]) if self.how == "score" else (["place", "score"], [True, False])
+        found = found.sort_values(order, ascending=ascending, kind="stable")
         rank = found.groupby("qid").cumcount()
-        if self.how == "rrf":
-            found["score"] = 1 / (_RANK_CONSTANT + found["place"])
+        if self.how == "rrf":  # a place of its own for each, as measures order ties in ways of their own
+            turn = found.groupby(["qid", "place"]).cumcount() / len(runs)
+            found["score"] = 1 / (_RANK_CONSTANT + found["place"] + turn)
         elif self.how == "round-robin":
             found["score"] = -rank.astype(float)
-        found = found.assign(rank=rank)[rank < self.num_results].drop(columns=["place", "turn"])
+        found = found.assign(rank=rank)[rank < self.num_results].drop(columns="place")
         return inp.drop(columns="doc_lang", errors="ignore").merge(found, on="qid")
 
     def subtransformers(self) -> dict[str, pt.Transformer | list[pt.Transformer]]:
@@ -75,7 +76,7 @@ class LanguageMerger(Transformer):
 
 
 def merge_languages(
-    pipelines: Mapping[str, pt.Transformer], how: str = "score", *, num_results: int = 1000
+    pipelines: Mapping[str, pt.Transformer], how: str = "rrf", *, num_results: int = 1000
 ) -> LanguageMerger:
     """Returns a transformer that merges pipelines, each of which searches documents in one language.
 
@@ -87,9 +88,9 @@ def merge_languages(
 
     Args:
         pipelines: By language of the documents, a pipeline from queries to documents. No document may be in two.
-        how: ``"score"``: by the pipelines' scores as they are. ``"round-robin"``: the first of each language in turn,
-            then the second, in the order of ``pipelines``. ``"rrf"``: reciprocal rank fusion, 1 / (60 + rank): since a
-            document is in one language only, this is the order of round-robin, with RRF's scores.
+        how: ``"score"``: by the pipelines' scores as they are. ``"round-robin"``: the first of each language, then the
+            second, and so on, each time by their scores. ``"rrf"``: reciprocal rank fusion, 1 / (60 + rank): since a
+            document is in one language only, this is the same order with RRF's scores.
         num_results: Maximum number of documents for each query.
 
     Raises:
