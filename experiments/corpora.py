@@ -73,7 +73,7 @@ def _parallel_lines(folder: str, parts: tuple[str, ...]) -> Callable[[Path, str]
 
 
 def _bible(root: Path, lang: str) -> Iterator[Pair]:
-    if lang not in SEEN_DEVTEST:  # harms others (see the results of the tables)
+    if lang not in SEEN_DEVTEST:  # harms others (experiments/tables.py)
         return
     verses = dict(_rows(root / "parallel/bible/en.tsv.gz"))
     for row in _rows(root / f"parallel/bible/{lang}.tsv.gz"):

@@ -5,6 +5,11 @@ inflected forms; the links of both alignments in both directions are averaged. T
 there are three times as many of them as sentences (Arabic has five times as many, which drown the text), and in any
 case give the translations of words that the sentences lack. Titles of Wikipedia give those that are still lacking:
 names. The 10 best translations of at least 0.001 are kept.
+
+What this is worth on XQuAD-R (AP@100, with stop words): hi-en of text alone 0.593, with word lists for missing words
+0.610, aligned along 0.619, titles too 0.622; ru-en 0.548, with lists 0.585, titles too 0.596. The Bible, of which only de,
+es and fr were learned, takes ru-en to 0.594, en-ru from 0.408 to 0.388, vi-en from 0.492 to 0.432. fast_align: hi-en
+0.600 instead of 0.612 (lists not aligned along).
 """
 
 from __future__ import annotations
