@@ -7,11 +7,10 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from pyterrier_mart.retrieval.types import Postings
 from pyterrier_mart.stopwords import function_words
@@ -19,6 +18,9 @@ from pyterrier_mart.text import Analyzer
 from pyterrier_mart.translation import operations
 from pyterrier_mart.translation.entries import Entries
 from pyterrier_mart.translation.table import TranslationTable
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["SCALE", "Collection", "Weighting", "bm25", "hmm"]
 
@@ -147,8 +149,10 @@ class Collection:
             bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr]
             yield Postings(list(itertools.islice(docnos, len(bounds) - 1)), bounds, column[kept], impacts[kept], words)
 
-    def _blocks(self, matrix: sp.csr_matrix) -> Iterator[sp.csr_matrix]:
+    def _blocks(self, matrix: csr_matrix) -> Iterator[csr_matrix]:
         """Yields the counts of consecutive documents, of which few are together, before and after translation."""
+        from scipy.sparse import csr_matrix
+
         sizes = np.frombuffer(self._sizes, dtype=np.uint32).astype(np.int64)
         fertility = np.diff(matrix.indptr)
         first = 0
@@ -161,14 +165,16 @@ class Collection:
             cuts = [0, *np.flatnonzero(np.diff(made // BLOCK)).tolist(), last - first]
             for i, j in itertools.pairwise(sorted(set(cuts))):
                 part = slice(bounds[i], bounds[j])
-                yield sp.csr_matrix(
+                yield csr_matrix(
                     (freqs[part].astype(np.float64), terms[part], bounds[i : j + 1] - bounds[i]),
                     shape=(j - i, matrix.shape[0]),
                 )
             first = last
 
-    def _translation(self) -> tuple[npt.NDArray[np.object_], sp.csr_matrix]:
+    def _translation(self) -> tuple[npt.NDArray[np.object_], csr_matrix]:
         """Returns the query terms, and for each document word P(document word | query term)."""
+        from scipy.sparse import csr_matrix
+
         columns = _Numbers(itertools.count())
         stop = self.query.stop_words if self.query.stop else frozenset()
         parts: list[tuple[Any, Any, Any]] = []
@@ -196,7 +202,7 @@ class Collection:
             parts.append((rows, cols, np.ones(len(rows))))
         rows, cols, probs = map(np.concatenate, zip(*parts, strict=True))
         shape = (sum(map(len, self.numbers.values())), len(columns))
-        return np.array(list(columns), dtype=object), sp.csr_matrix((probs, (rows, cols)), shape=shape)
+        return np.array(list(columns), dtype=object), csr_matrix((probs, (rows, cols)), shape=shape)
 
 
 def without_noise(entries: Entries) -> Entries:
