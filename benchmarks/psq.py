@@ -2,10 +2,11 @@
 
 Documents are five random sentences each of the English side of the parallel text in DATA (see experiments/corpora.py),
 with the bundled table de-en. Both are given the same words and the same entries of the table, and run in a process of
-their own with one thread; seconds are of processor time. fast-psq (0.1.0; ``pip install --no-deps fast-psq``) runs as its command does with one
-worker, in chunks of 5,000 documents, but for its tokenizer; what it writes is a matrix to multiply, not an inverted
-index. Ours is complete: checked, compressed, with checksums. Then more documents are indexed, to show that memory does
-not grow, and XQuAD-R's questions are asked, next to translated queries over an index of the same documents' words.
+their own with one thread; seconds are of processor time. fast-psq (0.1.0; ``pip install --no-deps fast-psq``) runs as
+its command does with one worker, in chunks of 5,000 documents, but for its tokenizer. What it writes are matrices of
+numbers, which its search multiplies as a whole; ours is an inverted index, compressed and with checksums. Then more
+documents are indexed, to show that memory does not grow, and XQuAD-R's questions are asked, next to translated queries
+over an index of the same documents' words.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def ours(data: Path, n: int, folder: Path) -> dict[str, Any]:
 def fast_psq(data: Path, n: int, folder: Path) -> dict[str, Any]:
     """Runs what fast_psq.index does with the same words and entries."""
     sys.modules["mosestokenizer"] = types.SimpleNamespace(MosesTokenizer=None, MosesPunctuationNormalizer=None)  # type: ignore[assignment]
-    from fast_psq.utils import write_inverted_index
-    from fast_psq.vectorizer import PSQVectorizer
+    from fast_psq.utils import write_inverted_index  # type: ignore[import-not-found,unused-ignore]
+    from fast_psq.vectorizer import PSQVectorizer  # type: ignore[import-not-found,unused-ignore]
 
     table = TranslationTable.load(PAIR)
     before, start = resident(), time.process_time()

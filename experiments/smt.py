@@ -189,25 +189,26 @@ def main() -> None:
     parser.add_argument("--psq", action="store_true", help="measure translated documents, and nothing else")
     arguments = parser.parse_args()
     if arguments.links:
-        rows = [row for pair in arguments.links for row in linked(pair)]
+        links = [row for pair in arguments.links for row in linked(pair)]
         header = ["pair", "stop words", "links", "confident", "in random pairs", "confident"]
         text = f"1190 questions with the sentence that answers them, and with any. Confident: p >= {_CONFIDENT}.\n\n"
-        sections = [("", text + report.markdown(header, rows))]
-        report.write("links", "What M^tr links, by stop words and identity", sections, {}, rows)
+        sections = [("", text + report.markdown(header, links))]
+        report.write("links", "What M^tr links, by stop words and identity", sections, {}, links)
         return
     names = TranslationTable.bundled()
     usable = [name for name in names if set(name.split("-")) <= set(xquad_r.LANGUAGES)]
-    sections, results = [], {}
+    sections: list[tuple[str, str]] = []
+    results: dict[str, Any] = {}
     if arguments.psq:
         for stop in (False, True):
-            rows = []
+            measured = []
             for name in usable:
-                rows.append(psq_on_xquad(name, stop, arguments.engine))
-                print("without" if stop else "with", "stop words", rows[-1], flush=True)
-            cells = [[f"{x:.1g}" if key.startswith("p ") else x for key, x in row.items()] for row in rows]
+                measured.append(psq_on_xquad(name, stop, arguments.engine))
+                print("without" if stop else "with", "stop words", measured[-1], flush=True)
+            cells = [[f"{x:.1g}" if key.startswith("p ") else x for key, x in row.items()] for row in measured]
             heading = f"XQuAD-R sentences, {'without' if stop else 'with'} stop words: AP@100"
             sections.append((heading, report.markdown(_PSQ_HEADER, cells)))
-            results[f"xquad-r, stop={stop}"] = rows
+            results[f"xquad-r, stop={stop}"] = measured
         note = "p: against SMT. Human translation is searched with BM25, and with the HMM without a table.\n"
         settings = {"engine": arguments.engine, "BM25": "k1=0.9, b=0.4", "HMM": "alpha=0.5", "cumulative": 0.97,
                     "topics": 1190, "test": "two-tailed paired t-test, no correction"}  # fmt: skip

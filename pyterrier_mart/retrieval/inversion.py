@@ -106,11 +106,14 @@ class _Run(NamedTuple):
     @classmethod
     def write(cls, path: Path, terms: array[int], docs: array[int], freqs: array[int], n_terms: int) -> _Run:
         """Sorts postings, which come in the order of their documents, and writes them."""
-        by_term = np.frombuffer(terms, dtype=np.int32)
-        order = np.argsort(by_term, kind="stable")
-        run = cls(path.with_suffix(".docs"), path.with_suffix(".freqs"), np.bincount(by_term, minlength=n_terms))
-        for column, file in ((docs, run.docs), (freqs, run.freqs)):
-            np.frombuffer(column, dtype=np.uint32)[order].tofile(file)
+        from scipy.sparse import coo_array
+
+        columns = [np.frombuffer(column, dtype=np.int32) for column in (terms, docs, freqs)]
+        by_doc = coo_array((columns[2], (columns[1], columns[0])), shape=(docs[-1] + 1 if docs else 1, n_terms))
+        by_term = by_doc.tocsc()  # counts and does not compare, unlike a sort
+        run = cls(path.with_suffix(".docs"), path.with_suffix(".freqs"), np.diff(by_term.indptr).astype(np.int64))
+        by_term.indices.astype(np.uint32, copy=False).tofile(run.docs)
+        by_term.data.tofile(run.freqs)
         return run
 
 

@@ -188,11 +188,12 @@ def opened_tables(tables: Tables, stop: bool | Collection[str]) -> tuple[dict[st
         ValueError: If a table is for other documents or other queries.
     """
     chosen: dict[str, TranslationTable | None] = {}
-    for lang, given in (tables if isinstance(tables, Mapping) else {None: tables}).items():
+    given_tables: Mapping[str | None, Any] = dict(tables) if isinstance(tables, Mapping) else {None: tables}
+    for lang, given in given_tables.items():
         table = given if given is None or isinstance(given, TranslationTable) else TranslationTable.load(given)
         if table is None and lang is None:
             raise ValueError("tables must be a translation table, its name, or a table for each language of documents")
-        code = language_code(lang) if lang is not None or table is None else table.target.lang
+        code = language_code(lang) if lang is not None else str(table and table.target.lang)
         if table is not None and table.target.lang != code:
             raise ValueError(f"tables: the table of documents in {code!r} translates to them, which {table!r} does not")
         chosen[code] = table
@@ -218,7 +219,7 @@ def language_in(tables: Mapping[str, object], document: Mapping[str, Any]) -> st
     lang = language_of(document.get("doc_lang"))
     if lang is None and len(tables) == 1:
         return next(iter(tables))
-    if lang not in tables:
+    if lang is None or lang not in tables:
         what = f"its doc_lang must be one of {', '.join(tables)}, not {document.get('doc_lang')!r}"
         raise ValueError(f"the document {document['docno']!r}: {what}")
     return lang
@@ -255,6 +256,7 @@ class PSQRetriever(WordRetriever):
         verbose: bool = False,
     ):
         super().__init__(index, num_results, threads, verbose)
+        self.index: PSQIndex
         self.relate = relate
         self._forms: Callable[[str], list[tuple[str, float]]] | None = None
         self._forms_of: PSQIndex | None = None
