@@ -174,7 +174,7 @@ def record_parser(path: str, columns: list[str], ids: Collection[str]) -> Callab
             read = json_object
         elif read is None:
             read = table_parser(columns if set(ids).isdisjoint(line.split("\t")) else [])
-        return read(line)  # type: ignore[no-any-return]
+        return read(line)
 
     return parse
 

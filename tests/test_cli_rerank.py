@@ -19,7 +19,7 @@ from commands import run_command
 from filelock import FileLock
 from ir_datasets.formats import GenericDoc
 
-from pyterrier_mart import MARTReRanker, TranslationTable
+from pyterrier_mart import MARTReRanker, TranslationTable, bm25_index
 from pyterrier_mart.cli.console import errors, out
 from pyterrier_mart.mart.inference import Scorer
 
@@ -78,6 +78,7 @@ def prepared(rows, tmp_path_factory):
     with open(folder / "docs.jsonl", "w", encoding="utf-8") as file:
         for docno, text in documents.values:
             file.write(json.dumps({"title": "x", "docno": docno, "text": text}) + "\n")
+    bm25_index(folder / "docs.jsonl", folder / "texts.index", "en", store_text=True, progress=False)
     return folder
 
 
@@ -160,6 +161,7 @@ def check(name, expected, depth=DEPTH):
         (RUN, "out.res"),
         (("--run", "first.res.gz", "--topics", DATA, "--documents", "docs.tsv.gz"), "new/folder/out.res.gz"),
         (("--run", "first.res", "--topics", "topics.tsv", "--documents", DATA), "out.res"),
+        (("--run", "first.res", "--topics", "topics.tsv", "--documents", "texts.index"), "out.res"),
         (("--rows", "rows.tsv"), "out.res"),
     ],
 )

@@ -9,10 +9,11 @@ import sys
 import ir_measures
 import pyterrier as pt
 import pytest
+import translation_models
 from commands import run_command
 from ir_measures import AP
 
-from pyterrier_mart import BM25Index, SMTQueryTranslator, bm25_index
+from pyterrier_mart import BM25Index, NeuralQueryTranslator, PSQIndex, SMTQueryTranslator, bm25_index
 from pyterrier_mart.cli.console import errors, out
 
 DATA_NAME = "mart:xquad-r/de-en"
@@ -91,10 +92,45 @@ def test_options_reach_what_they_are_for(command, tmp_path):
 
 def test_translations_as_text(command):
     code, text, _ = command("translate", "topics.tsv", "topics.en.tsv.gz", "--table", "de-en")
-    assert code == 0 and text == f"wrote topics.en.tsv.gz ({QUERIES} queries, de-en)\n"
+    assert code == 0 and text == f"wrote topics.en.tsv.gz ({QUERIES} queries)\n"
     topics = DATA.get_topics().head(QUERIES)
     expected = SMTQueryTranslator("de-en", push=True)(topics)[["qid", "query"]].values.tolist()
     assert [line.rstrip("\n").split("\t") for line in gzip.open("topics.en.tsv.gz", "rt")] == expected
+
+
+def test_documents_as_words_of_queries(command, tmp_path):
+    code, text, _ = command("index", "docs.jsonl.gz", "de.index", "--psq", "de-en", "--store-text")
+    assert (code, text) == (0, "wrote de.index (1,180 documents, words in de, pisa)\n")
+    assert command("search", "de.index", "topics.tsv", "psq.res")[0] == 0
+    expected = PSQIndex("de.index").retriever()(DATA.get_topics().head(QUERIES))
+    run = pt.io.read_results("psq.res")
+    assert run[["qid", "docno"]].values.tolist() == expected[["qid", "docno"]].values.tolist()
+    assert set(run["name"]) == {"psq"}
+    assert list(PSQIndex("de.index").documents()) == list(DATA.documents())
+    assert "no --table, --k1 or --b" in command("search", "de.index", "topics.tsv", "x.res", "--table", "de-en")[2]
+
+    rows = [{"docno": "1", "text": "the cat", "doc_lang": "en"}, {"docno": "2", "text": "Katze", "doc_lang": "de"}]
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert command("index", "two.jsonl", "two.index", "--psq", "de-en", "--psq", "de")[0] == 0
+    assert set(PSQIndex("two.index").retriever().search("Katze")["docno"]) == {"1", "2"}
+    assert "two tables for documents in en" in command("index", "two.jsonl", "x", "--psq", "de-en", "--psq", "es-en")[2]
+    assert "tables name the languages" in command("index", "two.jsonl", "x", "--psq", "de-en", "--lang", "en")[2]
+
+
+def test_translations_of_a_model(command, tmp_path):
+    (tmp_path / "few.tsv").write_text("1\tKatze und Haus\n")
+    model = "--model", translation_models.madlad(), "--source", "de", "--target", "en"
+    assert command("translate", "few.tsv", "few.en.jsonl", *model, "--n-best", 2)[0] == 0
+    row = json.loads((tmp_path / "few.en.jsonl").read_text())
+    nmt = NeuralQueryTranslator(str(model[1]), source="de", target="en", n_best=2)
+    expected = nmt.search("Katze und Haus")["query_toks"].iloc[0]
+    assert row["query"] == "Katze und Haus" and row["query_toks"] == pytest.approx(dict(expected))
+    for options, message in (
+        (model[:2], "--model needs --source and --target"),
+        ((), "pass either --table or --model"),
+        ((*model, "--table", "de-en"), "pass either --table or --model"),
+    ):
+        assert message in command("translate", "few.tsv", "x.jsonl", *options)[2]
 
 
 def test_standard_output(command):
@@ -104,7 +140,7 @@ def test_standard_output(command):
 
 def test_an_index_is_kept_if_it_is_of_the_same_documents(command):
     arguments = "index", "docs.jsonl.gz", "en.index", "--lang", "en"
-    assert command(*arguments)[1] == "kept en.index (1,180 documents in en, pisa)\n"
+    assert command(*arguments)[1] == "kept en.index (1,180 documents, words in en, pisa)\n"
     assert "name another path or pass --overwrite" in command(*arguments, "--stop")[2]
     assert "name another path or pass --overwrite" in command("index", DATA_NAME, "en.index")[2]
 
@@ -112,8 +148,7 @@ def test_an_index_is_kept_if_it_is_of_the_same_documents(command):
 def test_untranslated_queries_are_told(command):
     code, _, messages = command("search", "en.index", DATA_NAME, "raw.res")
     assert (
-        code == 0
-        and "queries in de search documents in en untranslated; --table de-en would translate them" in messages
+        code == 0 and "queries in de are searched as if they were in en; translate them with --table de-en" in messages
     )
     assert "165 of 1,190 queries found nothing" in messages
 

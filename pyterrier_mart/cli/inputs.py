@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pyterrier_mart import BM25Index, PSQIndex
+from pyterrier_mart.artifact import reader_of
 from pyterrier_mart.lines import first_of, read_lines, record_parser, table_parser
 from pyterrier_mart.query_terms import terms_of
 from pyterrier_mart.retrieval.document_files import dataset_or_file
 from pyterrier_mart.text import language_of
 
 __all__ = [
-    "Row", "read_frame", "read_queries", "read_topics", "rows_parser", "run_parser", "topics_frame",
+    "Row", "open_index", "read_frame", "read_queries", "read_topics", "rows_parser", "run_parser", "topics_frame",
 ]  # fmt: skip
 
 #: What files call a qid and a query: PyTerrier, ir_datasets, BEIR, NeuCLIR.
@@ -92,6 +94,16 @@ def topic_parser(topics: str) -> Callable[[str], dict[str, Any] | None]:
         return topic
 
     return parse
+
+
+def open_index(path: Path) -> BM25Index | PSQIndex:
+    """Opens an index of words.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is something else, or damaged.
+    """
+    return (PSQIndex if reader_of(path) == "PSQIndex" else BM25Index)(path)
 
 
 def run_parser(topics: dict[str, str]) -> Callable[[str], Row]:

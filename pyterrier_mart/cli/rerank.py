@@ -22,6 +22,7 @@ from pyterrier_mart import __version__
 from pyterrier_mart.cli.console import errors, say
 from pyterrier_mart.cli.inputs import (
     Row,
+    open_index,
     read_queries,
     read_topics,
     rows_parser,
@@ -48,7 +49,10 @@ def rerank(
     ] = None,
     documents: Annotated[
         str | None,
-        typer.Option(help="Texts: JSON lines or tab-separated docno and text, or a dataset such as irds:NAME."),
+        typer.Option(
+            help="Texts: JSON lines or tab-separated docno and text, a dataset such as irds:NAME, or an index that "
+            "stores them."
+        ),
     ] = None,
     rows: Annotated[
         str | None,
@@ -164,7 +168,12 @@ class Texts:
     def fill(self, documents: str, missing: str) -> None:
         """Reads the texts that are to be looked up, of a document that comes twice the first."""
         source = dataset_or_file(documents)
-        found = file_texts(source) if isinstance(source, Path) else dataset_texts(source, self.wanted())
+        if isinstance(source, Path) and source.is_dir():
+            found = index_texts(source, self.wanted())
+        elif isinstance(source, Path):
+            found = file_texts(source)
+        else:
+            found = dataset_texts(source, self.wanted())
         # No text holds half a character: JSON may, databases and tokenizers do not.
         rows = ([part.encode("utf-8", "replace").decode() for part in (text, docno)] for docno, text in found)
         self._file.executemany("UPDATE texts SET text = ? WHERE docno = ? AND text IS NULL", rows)
@@ -192,6 +201,13 @@ def file_texts(path: Path) -> Iterator[tuple[str, str]]:
         if not isinstance(document["docno"], str) or not isinstance(document.get("text"), str):
             raise ValueError(f"{documents.where}: expected docno and text, found {document!r:.60}")
         yield document["docno"], document["text"]
+
+
+def index_texts(path: Path, wanted: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
+    """Yields the docno and text of those documents wanted that an index has."""
+    store = open_index(path).documents()
+    for docnos in wanted:
+        yield from ((docno, "\n".join(fields.values())) for docno, fields in store.get_many(docnos).items())
 
 
 def dataset_texts(dataset: Any, wanted: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
