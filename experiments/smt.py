@@ -227,8 +227,8 @@ def main() -> None:
         flores = [on_flores(arguments.data, table, name, arguments.engine) for name, table in tables.items()]
         header = ["pair", "query terms in table", "no translation", "SMT as in the paper", "SMT", "R@100 of SMT"]
         text = (
-            "A sentence is the query, its translation the one relevant of 1012 documents. Tables that have not seen these "
-            f"sentences: of {', '.join(SEEN_DEVTEST)} others than the bundled ones, learned alike.\n\n"
+            "A sentence is the query, its translation the one relevant of 1012 documents. Tables that have not seen "
+            f"these sentences: of {', '.join(SEEN_DEVTEST)} others than the bundled ones, learned alike.\n\n"
         )
         sections.append(("FLORES devtest: AP@100", text + report.markdown(header, [list(r.values()) for r in flores])))
         results["flores devtest"] = flores
