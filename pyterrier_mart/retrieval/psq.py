@@ -188,8 +188,8 @@ def opened_tables(tables: Tables, stop: bool | Collection[str]) -> tuple[dict[st
         ValueError: If a table is for other documents or other queries.
     """
     chosen: dict[str, TranslationTable | None] = {}
-    given_tables: Mapping[str | None, Any] = dict(tables) if isinstance(tables, Mapping) else {None: tables}
-    for lang, given in given_tables.items():
+    named: Mapping[Any, Any] = tables if isinstance(tables, Mapping) else {None: tables}
+    for lang, given in named.items():
         table = given if given is None or isinstance(given, TranslationTable) else TranslationTable.load(given)
         if table is None and lang is None:
             raise ValueError("tables must be a translation table, its name, or a table for each language of documents")
