@@ -103,7 +103,7 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpora")
-    parser.add_argument("--documents", type=int, default=20_000, help="for both (default: 20000)")
+    parser.add_argument("--documents", type=int, default=100_000, help="for both (default: 100000)")
     parser.add_argument("--many", type=int, default=200_000, help="for ours (default: 200000)")
     parser.add_argument("--run", choices=["ours", "fast_psq"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()

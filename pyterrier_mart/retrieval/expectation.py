@@ -38,19 +38,21 @@ class Expected(NamedTuple):
 
     Attributes:
         tf: float64 (n), the frequency of a term in a document.
-        length: float64 (n), the number of words of the document as a share of the mean of its language.
-        words: float64 (n), the same as a number of words.
-        cf: float64 (n), the share of the term among the words of the collection.
-        df: float64 (n), the number of documents with the term.
-        documents: Number of documents of the collection.
+        row: int64 (n), which document.
+        column: int32 (n), which term.
+        words: float64, for each document the number of its words, at least 1.
+        length: float64, for each document the same as a share of the mean of its language.
+        cf: float64, for each term its share of the words of the collection.
+        df: float64, for each term the number of documents with it.
     """
 
     tf: _Floats
-    length: _Floats
+    row: npt.NDArray[np.int64]
+    column: npt.NDArray[np.int32]
     words: _Floats
+    length: _Floats
     cf: _Floats
     df: _Floats
-    documents: int
 
 
 #: From expected frequencies to what each adds to the score of a query that has the term.
@@ -63,15 +65,17 @@ def hmm(alpha: float) -> Weighting:
     Documents that generate the query from a mixture of their own words and the collection's (Xu and Weischedel 2000)
     rank in the order of this sum, since what the collection alone gives to a term is the same for all documents.
     """
-    return lambda seen: np.log1p((1 - alpha) / alpha * seen.tf / seen.words / seen.cf)
+    return lambda seen: np.log1p(seen.tf * ((1 - alpha) / alpha / seen.words)[seen.row] / seen.cf[seen.column])
 
 
 def bm25(k1: float, b: float) -> Weighting:
     """BM25 of expected frequencies, of terms in documents and of documents (Darwish and Oard 2003)."""
-    return lambda seen: (
-        np.log1p((seen.documents - seen.df + 0.5) / (seen.df + 0.5))
-        * seen.tf * (k1 + 1) / (seen.tf + k1 * (1 - b + b * seen.length))
-    )  # fmt: skip
+
+    def weigh(seen: Expected) -> _Floats:
+        idf = np.log1p((len(seen.words) - seen.df + 0.5) / (seen.df + 0.5)) * (k1 + 1)
+        return idf[seen.column] * seen.tf / (seen.tf + (k1 * (1 - b + b * seen.length))[seen.row])
+
+    return weigh
 
 
 class Collection:
@@ -131,19 +135,17 @@ class Collection:
         lengths = np.frombuffer(self._lengths, dtype=np.uint32).astype(np.float64)
         langs = np.frombuffer(self._langs, dtype=np.uint8)
         total = np.bincount(langs, weights=lengths, minlength=len(self.tables))
-        means = total / np.maximum(np.bincount(langs, minlength=len(self.tables)), 1)
+        means = np.maximum(total, 1) / np.maximum(np.bincount(langs, minlength=len(self.tables)), 1)
         # Expectations are linear in counts, so that those of the collection are known before its documents'.
         cf = (self._cf @ matrix) / max(lengths.sum(), 1.0)
         df = np.minimum(self._df @ matrix, len(lengths))
         start = 0
         for counts in self._blocks(matrix):
             expected = counts @ matrix
-            rows = start + np.repeat(np.arange(expected.shape[0]), np.diff(expected.indptr))
-            start += expected.shape[0]
             column = expected.indices
-            seen = Expected(
-                expected.data, lengths[rows] / means[langs[rows]], lengths[rows], cf[column], df[column], len(lengths)
-            )
+            row = np.repeat(np.arange(start, start + expected.shape[0]), np.diff(expected.indptr))
+            start += expected.shape[0]
+            seen = Expected(expected.data, row, column, np.maximum(lengths, 1), lengths / means[langs], cf, df)
             impacts = np.rint(weighting(seen) * SCALE).astype(np.int64)
             kept = impacts > 0
             bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr]
