@@ -139,13 +139,14 @@ class Collection:
         # Expectations are linear in counts, so that those of the collection are known before its documents'.
         cf = (self._cf @ matrix) / max(lengths.sum(), 1.0)
         df = np.minimum(self._df @ matrix, len(lengths))
+        shares, lengths = lengths / means[langs], np.maximum(lengths, 1)
         start = 0
         for counts in self._blocks(matrix):
             expected = counts @ matrix
             column = expected.indices
             row = np.repeat(np.arange(start, start + expected.shape[0]), np.diff(expected.indptr))
             start += expected.shape[0]
-            seen = Expected(expected.data, row, column, np.maximum(lengths, 1), lengths / means[langs], cf, df)
+            seen = Expected(expected.data, row, column, lengths, shares, cf, df)
             impacts = np.rint(weighting(seen) * SCALE).astype(np.int64)
             kept = impacts > 0
             bounds = np.concatenate([[0], np.cumsum(kept)])[expected.indptr]
