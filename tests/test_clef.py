@@ -462,7 +462,7 @@ def test_texts_are_loaded_in_batches(clef, monkeypatch, capsys):
     monkeypatch.setattr(
         type(data.documents()), "get_many", lambda self, docnos: batches.append(list(docnos)) or look_up(self, docnos)
     )
-    monkeypatch.setattr("pyterrier_mart.datasets.base._BATCH", 2)
+    monkeypatch.setattr("pyterrier_mart.text_loader._BATCH", 2)
     docnos = ["LA010194-0003", "LA010194-0001", "LA010194-0003", "LA010194-0002"]
     rows = pd.DataFrame({"qid": ["1"] * 4, "docno": docnos, "text": "old"}, index=[7, 7, 8, 9])
     out = data.text_loader("text", verbose=True)(rows)
