@@ -21,7 +21,7 @@ _UNSEPARATED = ((re.compile("[\u3040-\u30ff\u3400-\u9fff]"), 2), (re.compile("[\
 
 
 class Hybrid(Transformer):
-    """Ranks documents by a first stage in words and by vectors at once, which is better than either alone.
+    """Ranks documents by a first stage in words and by vectors at once: on XQuAD-R, better than either alone.
 
     The score of a document is ``cosine / spread + weight * words / sqrt(n)``. The spread is the standard deviation of
     the cosine of two documents of the index (:attr:`DenseIndex.spread`): encoders differ in how far apart their cosines
@@ -29,8 +29,8 @@ class Hybrid(Transformer):
     scores that sum over terms grow. So a score depends neither on judgments nor on what else was found, other than with
     min-max normalisation or reciprocal ranks.
 
-    The default weight was chosen on half of the articles of XQuAD-R, for BM25 of translated queries and PSQ-HMM alike:
-    for both, it is within 0.003 AP@100 of what is best for each, on average over eight pairs of languages.
+    The default weight was chosen on half of the articles of XQuAD-R, for BM25 of translated queries and PSQ-HMM alike
+    (``alpha=0.3``): for both, it is within 0.003 AP@100 of what is best for each, on average over eight pairs.
 
     Documents are those that either finds: as many of each as ``words`` and ``dense`` retrieve. The vectors score all of
     them; those that ``words`` did not find have the words score 0, that of a document without a term of the query.
