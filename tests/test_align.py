@@ -158,7 +158,11 @@ from pyterrier_mart import TranslationTable
 from pyterrier_mart.translation.pairs import read_pairs
 TranslationTable.train(read_pairs("pairs.tsv"), "de", "en", aligner=sys.argv[1], verbose=True).save("out")
 """
-COMMAND = "from pyterrier_mart.cli import main; main()"
+# What a shell starts in the background ignores SIGINT, and so would the command.
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from pyterrier_mart.cli import main; main()"
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
